@@ -1,0 +1,1 @@
+"""Run ONNX graphs across providers, with every seam between them in the open."""

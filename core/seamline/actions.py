@@ -1,0 +1,269 @@
+"""
+Turn each step of a plan into the function that a run calls.
+
+A segment's action is its executable's own ``run``. The others are small: a copy between
+devices; a node whose size is found only now, which is sized, built and run on the spot;
+and the core's own nodes.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+
+import attrs
+import numpy as np
+
+from seamline.claims import infer_with
+from seamline.control_flow import CONTROL
+from seamline.errors import KernelError, SeamlineError
+from seamline.graph import Node
+from seamline.planned import HostStep, Segment, Step, Transfer
+from seamline.program import Action, Program
+from seamline.provider import (
+    HOST,
+    Array,
+    Buffer,
+    Claim,
+    Executable,
+    NodeView,
+    SegmentSpec,
+    View,
+    view_of,
+)
+from seamline.sequences import SEQUENCES
+from seamline.shapes import resolve
+from seamline.tensors import (
+    TensorType,
+    ValueType,
+    nbytes_of,
+    numpy_dtype,
+    type_of_array,
+)
+
+__all__ = ["action_for"]
+
+_SIZES_KEPT = 4  # programs of a node whose size changes from run to run
+_KNOWN_LIMIT = 4096  # elements of a value that inference may look into
+
+
+def action_for(program: Program, step: Step, nodes: Mapping[str, Node]) -> Action:
+    """Give the function that carries out a step of a program being built."""
+    if isinstance(step, Transfer):
+        return _transfer(program, step)
+    if isinstance(step, HostStep):
+        return _core(program, nodes[step.node])
+    executable = program.executables.get(step.id)
+    if executable is None:
+        late = _LateSized(program, step, nodes[step.nodes[0]])
+        program.defer(late.close)
+        return late.run
+    if step.sizes_at_run:
+        return _producing(program, executable, step)
+    return executable.run
+
+
+def _transfer(program: Program, step: Transfer) -> Action:
+    source, target = (
+        program.view(step.value, step.source),
+        program.view(step.value, step.target),
+    )
+    memories = program.engine.memories
+    if step.source == HOST:
+        return lambda: memories[step.target].write(target, source)
+    if step.target == HOST:
+        return lambda: memories[step.source].read(source, target)
+    kind = program.plan.tensor(step.value)
+    staging = np.empty(kind.sizes, numpy_dtype(kind.dtype))
+
+    def through_the_host() -> None:
+        memories[step.source].read(source, staging)
+        memories[step.target].write(target, staging)
+
+    return through_the_host
+
+
+def _producing(program: Program, executable: Executable, step: Segment) -> Action:
+    def run() -> None:
+        found = executable.run()
+        if found is None or set(step.outputs) - set(found):
+            missing = sorted(set(step.outputs) - set(found or {}))
+            raise KernelError(
+                f"it claimed sizes_at_run and gave no output {', '.join(missing)}",
+                provider=step.provider,
+                segment=step.id,
+                node=step.nodes[0],
+            )
+        program.objects.update(found)
+
+    return run
+
+
+def _core(program: Program, node: Node) -> Action:
+    function: Callable[[Program, Node], tuple[object, ...]]
+    function = CONTROL.get(node.op_type) or SEQUENCES[node.op_type]
+
+    def run() -> None:
+        try:
+            results = function(program, node)
+        except SeamlineError:
+            raise
+        except Exception as error:
+            raise KernelError(
+                f"{node.op_type}: {error}", provider="core", node=node.name
+            ) from error
+        for name, value in zip(node.outputs, results, strict=False):
+            if name:
+                program.objects[name] = value
+
+    return run
+
+
+@attrs.define(eq=False)
+class _Sized:
+    """A node built for one set of output sizes."""
+
+    executable: Executable
+    outputs: dict[str, View]
+    buffers: list[Buffer]
+
+    def close(self) -> None:
+        self.executable.close()
+        for buffer in self.buffers:
+            buffer.close()
+
+
+class _LateSized:
+    """
+    A node whose output sizes follow from *values* that it reads, such as a new shape.
+
+    At each run the values are looked at, the sizes inferred, and the node built for them;
+    what was built for the last few sizes is kept.
+    """
+
+    def __init__(self, program: Program, step: Segment, node: Node) -> None:
+        self.program, self.step, self.node = program, step, node
+        self._built: OrderedDict[tuple[object, ...], _Sized] = OrderedDict()
+
+    def run(self) -> None:
+        """Size, build where needed, run, and hand over fresh arrays."""
+        types = self._types()
+        key = tuple(types.get(name) for name in self.node.writes)
+        sized = self._built.get(key)
+        if sized is None:
+            sized = self._built[key] = self._build(types)
+            if len(self._built) > _SIZES_KEPT:
+                self._built.popitem(last=False)[1].close()
+        self._built.move_to_end(key)
+        found = sized.executable.run()
+        objects = self.program.objects
+        if found:
+            objects.update(found)
+        memory = self.program.engine.memories[self.step.device]
+        for name, view in sized.outputs.items():
+            kind = types[name]
+            if isinstance(kind, TensorType) and not (found and name in found):
+                target = np.empty(kind.sizes, numpy_dtype(kind.dtype))
+                memory.read(view, target)
+                objects[name] = target
+
+    def close(self) -> None:
+        """Close what was built."""
+        while self._built:
+            self._built.popitem()[1].close()
+
+    def _types(self) -> dict[str, ValueType | None]:
+        program, node = self.program, self.node
+        given: dict[str, ValueType | None] = {}
+        values: dict[str, Array] = {}
+        for name in dict.fromkeys(filter(None, node.inputs)):
+            array = self._look(name)
+            given[name] = (
+                type_of_array(array) if array is not None else program.plan.types[name]
+            )
+            if array is not None and array.size <= _KNOWN_LIMIT:
+                values[name] = array
+        infer = infer_with(list(program.engine.providers.values()))
+        get = program.plan.known.constants.with_known(values).get
+        found = resolve(program.plan.region.graph, [node], given, get, infer)
+        types = dict(found.types)
+        self._check(types)
+        return types
+
+    def _look(self, name: str) -> Array | None:
+        """Read a small value on the host; None if it lies elsewhere and is large."""
+        kind = self.program.plan.types.get(name)
+        known = self.program.plan.known.get(name)
+        if known is not None:
+            return known
+        if not isinstance(kind, TensorType) or not kind.is_sized:
+            return None
+        if self.step.device == HOST or (name, HOST) in self.program.plan.slots:
+            value: Array = self.program.view(name, HOST)
+            return value
+        if nbytes_of(kind) > 8 * _KNOWN_LIMIT:
+            return None
+        array = np.empty(kind.sizes, numpy_dtype(kind.dtype))
+        memory = self.program.engine.memories[self.step.device]
+        memory.read(self.program.view(name, self.step.device), array)
+        return array
+
+    def _check(self, types: Mapping[str, ValueType | None]) -> None:
+        if self.program.engine.providers[self.step.provider].owns_intermediates:
+            return
+        for name in self.node.writes:
+            kind = types.get(name)
+            if not isinstance(kind, TensorType) or not kind.is_sized:
+                raise KernelError(
+                    f"the size of output {name!r} ({kind or 'type unknown'}) cannot be "
+                    "found from its inputs, and its kernel does not find sizes itself",
+                    provider=self.step.provider,
+                    segment=self.step.id,
+                    node=self.node.name,
+                )
+
+    def _build(self, types: Mapping[str, ValueType | None]) -> _Sized:
+        program, step = self.program, self.step
+        provider = program.engine.providers[step.provider]
+        memory = program.engine.memories[step.device]
+        view = view_of(self.node, types, program.plan.known.get)
+        opsets = program.plan.region.graph.opsets
+        spec = SegmentSpec(step.id, (view,), step.inputs, step.outputs, opsets)
+        sized = _Sized(
+            provider.build(spec, program.engine.context(step.provider)), {}, []
+        )
+        try:
+            places: dict[str, View] = {}
+            for name in filter(None, self.node.inputs):
+                places[name] = program.view(name, step.device)
+            for name in self.node.writes:
+                kind = types[name]
+                if isinstance(kind, TensorType) and kind.is_sized:
+                    buffer = memory.allocate(nbytes_of(kind))
+                    sized.buffers.append(buffer)
+                    sized.outputs[name] = memory.view(buffer, 0, kind)
+            scratch = self._workspace(view, sized)
+            sized.executable.bind({**places, **sized.outputs}, scratch, self._host())
+        except BaseException:
+            sized.close()
+            raise
+        return sized
+
+    def _workspace(self, view: NodeView, sized: _Sized) -> dict[str, View]:
+        claim = self.program.engine.providers[self.step.provider].claim(view)
+        if not isinstance(claim, Claim) or not claim.workspace_nbytes:
+            return {}
+        memory = self.program.engine.memories[self.step.device]
+        buffer = memory.allocate(claim.workspace_nbytes)
+        sized.buffers.append(buffer)
+        kind = TensorType("uint8", (claim.workspace_nbytes,))
+        return {self.node.name: memory.view(buffer, 0, kind)}
+
+    def _host(self) -> dict[str, View]:
+        claim = self.program.plan.choices[self.node.name].claim
+        inputs = self.node.inputs
+        return {
+            inputs[i]: self.program.view(inputs[i], HOST)
+            for i in claim.host_inputs
+            if i < len(inputs) and inputs[i]
+        }

@@ -1,0 +1,185 @@
+"""From the IR to a :class:`seamline.graph.Graph`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import onnx
+import onnx_ir as ir
+
+from seamline.attributes import constant_of, python_value, value_type
+from seamline.errors import ModelError
+from seamline.graph import Graph, Node
+from seamline.naming import bodies_of
+from seamline.ordering import sorted_nodes
+from seamline.tensors import TensorType, ValueType, dtype_name
+
+__all__ = ["GraphBuilder"]
+
+_GRAPHS = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
+
+
+class GraphBuilder:
+    """
+    Builds the graphs of one model, whose names are settled and whose scopes are checked.
+
+    Parameters
+    ----------
+    model
+        The IR model, without functions.
+    file
+        What messages call it.
+    strict
+        Refuse nodes that are out of order.
+    keep
+        What must live as long as the graph: the mappings of its data.
+    """
+
+    def __init__(
+        self, model: ir.Model, file: str, *, strict: bool, keep: object = None
+    ) -> None:
+        self._model = model
+        self._file = file
+        self._strict = strict
+        self._keep = keep
+        self._opsets = {
+            "" if domain == "ai.onnx" else domain: version
+            for domain, version in model.opset_imports.items()
+        }
+        self._since: dict[tuple[str, str], int] = {}
+        self._values: dict[str, ir.Value] = {}
+        self._types: dict[str, ValueType | None] = {}
+
+    def build(self) -> Graph:
+        """Give the main graph, with everything in it."""
+        return self._graph(self._model.graph, self._model.graph.name or "")
+
+    def _graph(self, graph: ir.Graph, name: str) -> Graph:
+        """Build one graph; recursion is bounded by the cap on depth."""
+        constants: dict[str, ir.TensorProtocol] = {}
+        own: set[str] = set()
+        for value in graph.inputs:
+            self._note(value, own)
+        for value in graph.initializers.values():
+            self._note(value, own)
+            constants[self._name(value)] = self._initializer(value)
+        nodes = []
+        for source in graph:
+            for value in source.outputs:
+                if value.name:
+                    self._note(value, own)
+            tensor = constant_of(source, self._file)
+            if tensor is None:
+                nodes.append(self._node(source))
+            else:
+                name_of = self._name(source.outputs[0])
+                constants[name_of] = tensor
+                self._types[name_of] = TensorType(
+                    dtype_name(tensor.dtype), tuple(tensor.shape.numpy())
+                )
+        outputs = tuple([self._name(value) for value in graph.outputs])
+        return Graph(
+            name=name,
+            file=self._file,
+            nodes=sorted_nodes(nodes, self._file, strict=self._strict),
+            inputs=tuple([self._name(value) for value in graph.inputs]),
+            outputs=outputs,
+            types=self._types,
+            constants=constants,
+            opsets=self._opsets,
+            values=self._values,
+            model=self._model,
+            captures=_captures(nodes, outputs, own),
+            keep=self._keep,
+        )
+
+    def _name(self, value: ir.Value) -> str:
+        if not value.name:
+            raise ModelError(self._file, "a value", "it has no name")
+        return value.name
+
+    def _note(self, value: ir.Value, own: set[str]) -> None:
+        name = value.name or self._name(value)
+        own.add(name)
+        self._values[name] = value
+        if value.type is not None and (kind := value_type(value)) is not None:
+            self._types[name] = kind
+
+    def _initializer(self, value: ir.Value) -> ir.TensorProtocol:
+        tensor = value.const_value
+        if tensor is None:
+            raise ModelError(self._file, f"tensor {value.name!r}", "it has no data")
+        return tensor
+
+    def _node(self, node: ir.Node) -> Node:
+        attributes: Mapping[str, Any] = {}
+        bodies: Mapping[str, Graph] = {}
+        captures: dict[str, None] = {}
+        if node.attributes:
+            attributes = {
+                name: python_value(attr, node, self._file)
+                for name, attr in node.attributes.items()
+                if attr.type not in _GRAPHS
+            }
+            bodies = {
+                name: self._graph(body, body.name or name)
+                for name, body in bodies_of(node)
+            }
+            for body in bodies.values():
+                captures.update(dict.fromkeys(body.captures))
+        return Node(
+            name=node.name or "",
+            op_type=node.op_type,
+            domain=node.domain,
+            since_version=self._since_version(node),
+            inputs=tuple([v.name or "" if v is not None else "" for v in node.inputs]),
+            outputs=tuple([v.name or "" for v in node.outputs]),
+            attributes=attributes,
+            source=node,
+            bodies=bodies,
+            captures=tuple(captures),
+        )
+
+    def _since_version(self, node: ir.Node) -> int:
+        key = (node.domain, node.op_type)
+        known = self._since.get(key)
+        if known is None:
+            opset = self._opsets.get(node.domain)
+            if opset is None:
+                raise ModelError(
+                    self._file,
+                    f"node {node.name!r}",
+                    f"it is {node.domain or 'ai.onnx'}::{node.op_type}, and the model "
+                    f"has no opset import for the domain {node.domain or 'ai.onnx'!r}",
+                )
+            known = self._since[key] = since_version(node.op_type, node.domain, opset)
+        return known
+
+
+def since_version(
+    op_type: str,
+    domain: str,
+    opset: int,
+    schema: Callable[..., Any] = onnx.defs.get_schema,
+) -> int:
+    """Give the version that last changed an operator, or ``opset`` if it is not ONNX's."""
+    try:
+        return int(schema(op_type, opset, domain).since_version)
+    except onnx.defs.SchemaError:
+        return opset
+
+
+def _captures(
+    nodes: list[Node], outputs: tuple[str, ...], own: set[str]
+) -> tuple[str, ...]:
+    """Give what a graph reads from the graphs around it, in first use."""
+    found: dict[str, None] = {}
+    for node in nodes:
+        for name in node.reads:
+            if name not in own:
+                found[name] = None
+    for name in outputs:
+        if name not in own:
+            found[name] = None
+    return tuple(found)

@@ -1,0 +1,171 @@
+"""
+Ask every provider about every node.
+
+A provider sees one node at a time and nothing else, so its answer depends on the node
+alone. One that raises, or answers with something that is neither a claim nor a refusal,
+is quarantined: it is asked no further, its reason is kept, and its nodes go to others.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from seamline.constants import Constants
+from seamline.errors import ContractError
+from seamline.graph import Graph, Node
+from seamline.provider import Claim, NodeView, Provider, Refusal, view_of
+from seamline.shapes import CONTROL_FLOW, Infer, resolve_static
+from seamline.tensors import ValueType
+
+__all__ = ["CORE", "Claims", "collect", "infer_with", "is_core"]
+
+CORE = "core"  #: stands in for a provider where the core itself decides on the host
+_CORE_OPERATORS = CONTROL_FLOW | {
+    "ConcatFromSequence",
+    "Optional",
+    "OptionalGetElement",
+    "OptionalHasElement",
+    "SequenceAt",
+    "SequenceConstruct",
+    "SequenceEmpty",
+    "SequenceErase",
+    "SequenceInsert",
+    "SequenceLength",
+    "SequenceMap",
+    "SplitToSequence",
+}
+
+
+def is_core(node: Node) -> bool:
+    """Tell whether the core runs the node itself: control flow, sequences, optionals."""
+    return not node.domain and node.op_type in _CORE_OPERATORS
+
+
+@attrs.frozen(eq=False)
+class Claims:
+    """
+    What every provider said of every node, bodies included.
+
+    Attributes
+    ----------
+    types
+        What is known of each value's type before any feed.
+    answers
+        Node name -> provider name -> answer, in the order of the providers.
+    quarantined
+        Providers that broke the contract while they were asked, and how.
+    """
+
+    graph: Graph
+    types: Mapping[str, ValueType | None] = attrs.field(repr=False)
+    answers: Mapping[str, Mapping[str, Claim | Refusal]] = attrs.field(repr=False)
+    quarantined: Mapping[str, ContractError]
+
+    def offers(self, node: str) -> Mapping[str, Claim]:
+        """Give the claims for a node, by provider."""
+        return {
+            who: said
+            for who, said in self.answers[node].items()
+            if isinstance(said, Claim)
+        }
+
+    def refusals(self, node: str) -> Mapping[str, str]:
+        """Give the refusals of a node as text, by provider."""
+        return {
+            who: str(said)
+            for who, said in self.answers[node].items()
+            if isinstance(said, Refusal)
+        }
+
+
+def infer_with(providers: Sequence[Provider]) -> Infer:
+    """Ask providers in turn for the types of an operator that ONNX does not define."""
+
+    def infer(node: NodeView) -> Sequence[ValueType | None] | None:
+        for provider in providers:
+            found = provider.infer(node)
+            if found is not None:
+                return found
+        return None
+
+    return infer
+
+
+def collect(
+    graph: Graph, providers: Sequence[Provider], constants: Constants | None = None
+) -> Claims:
+    """Collect claims and refusals; opens no device and allocates nothing."""
+    known = (constants or Constants(graph)).get
+    types = resolve_static(graph, known, infer_with(providers))
+    answers: dict[str, dict[str, Claim | Refusal]] = {}
+    quarantined: dict[str, ContractError] = {}
+    core = Claim(
+        CORE, "the core decides it on the host", "the host decides what runs next"
+    )
+    for node in graph.walk():
+        if is_core(node):
+            answers[node.name] = {CORE: core}
+            continue
+        view = view_of(node, types, known)
+        said = answers[node.name] = {}
+        for provider in providers:
+            broken = quarantined.get(provider.name)
+            if broken is None:
+                answer = _ask(provider, view)
+                if not isinstance(answer, ContractError):
+                    said[provider.name] = answer
+                    continue
+                broken = quarantined[provider.name] = answer
+            said[provider.name] = Refusal(f"quarantined: {broken}")
+    for (
+        node_answers
+    ) in answers.values():  # what it offered before it broke counts no more
+        for name, broken in quarantined.items():
+            if isinstance(node_answers.get(name), Claim):
+                node_answers[name] = Refusal(f"quarantined: {broken}")
+    return Claims(graph, types, answers, quarantined)
+
+
+def _ask(provider: Provider, view: NodeView) -> Claim | Refusal | ContractError:
+    try:
+        answer = provider.claim(view)
+    except Exception as error:
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        broken = ContractError(
+            provider.name,
+            f"claim() raised {type(error).__name__}: {error} for node {view.name!r} "
+            f"({view.node.qualified_op}) at {where.filename}:{where.lineno}",
+        )
+        broken.__cause__ = error
+        return broken
+    problem = _problem(answer, view)
+    if problem is None:
+        return answer
+    return ContractError(
+        provider.name,
+        f"claim() gave {problem} for node {view.name!r} ({view.node.qualified_op}); "
+        "it must give a Claim, or a Refusal with a reason",
+    )
+
+
+def _problem(answer: object, view: NodeView) -> str | None:
+    """Say what is wrong with an answer, or None."""
+    if isinstance(answer, Refusal):
+        return None if answer.because else "a refusal without a reason"
+    if not isinstance(answer, Claim):
+        return f"{type(answer).__name__} ({answer!r})"
+    if not answer.variant:
+        return "a claim without a variant"
+    inputs, outputs = len(view.node.inputs), len(view.node.outputs)
+    for out, given in (*answer.aliases, *answer.views):
+        if out >= outputs or given >= inputs:
+            # A kernel declares aliases for its whole form; a node may leave parts out.
+            continue
+        if out < 0 or given < 0:
+            return f"the alias ({out}, {given})"
+    if any(index < 0 for index in answer.host_inputs):
+        return f"host inputs {sorted(answer.host_inputs)}"
+    return None

@@ -1,0 +1,162 @@
+"""
+DLPack for host arrays, with the element types that NumPy's own DLPack does not know.
+
+NumPy neither gives nor takes bfloat16 and float8 by DLPack, which other libraries do. The
+bytes are the same as those of an unsigned integer of that width, so NumPy passes them as
+integers, and the element type in the capsule is rewritten on the way. Nothing is copied.
+
+Source: DLPack 1.1, ``dlpack.h`` (structures, type codes and device codes).
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+
+from seamline.tensors import dtype_name, numpy_dtype
+
+__all__ = ["HOST_DEVICE", "device_of", "from_dlpack", "to_dlpack"]
+
+HOST_DEVICE = (1, 0)  #: (kDLCPU, 0)
+# Pinned host memory of CUDA and ROCm is host memory to read.
+_HOST_CODES = (1, 3, 11)
+_DEVICE_NAMES = {
+    2: "cuda",
+    4: "opencl",
+    7: "vulkan",
+    8: "metal",
+    10: "rocm",
+    13: "cuda managed",
+}
+_UINT = 1
+_CODES = {
+    4: {16: "bfloat16"},
+    10: {8: "float8_e4m3fn"},
+    11: {8: "float8_e4m3fnuz"},
+    12: {8: "float8_e5m2"},
+    13: {8: "float8_e5m2fnuz"},
+    14: {8: "float8_e8m0fnu"},
+}
+_CODE_OF = {name: code for code, widths in _CODES.items() for name in widths.values()}
+
+
+class _DataType(ctypes.Structure):
+    _fields_ = (
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+    )
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("dtype", _DataType),
+        ("shape", ctypes.c_void_p),
+        ("strides", ctypes.c_void_p),
+        ("byte_offset", ctypes.c_uint64),
+    )
+
+
+class _Versioned(ctypes.Structure):
+    _fields_ = (
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("manager", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+        ("flags", ctypes.c_uint64),
+        ("tensor", _Tensor),
+    )
+
+
+_get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_get_pointer.restype = ctypes.c_void_p
+_get_pointer.argtypes = (ctypes.py_object, ctypes.c_char_p)
+_is_valid = ctypes.pythonapi.PyCapsule_IsValid
+_is_valid.restype = ctypes.c_int
+_is_valid.argtypes = (ctypes.py_object, ctypes.c_char_p)
+
+
+def _dtype_in(capsule: object) -> _DataType:
+    """Give the element type that a capsule carries, as a view into it."""
+    if _is_valid(capsule, b"dltensor_versioned"):
+        address = _get_pointer(capsule, b"dltensor_versioned")
+        return _Versioned.from_address(address).tensor.dtype  # type: ignore[no-any-return]
+    return _Tensor.from_address(_get_pointer(capsule, b"dltensor")).dtype  # type: ignore[no-any-return]
+
+
+def to_dlpack(array: np.ndarray[Any, Any], **request: Any) -> Any:
+    """
+    Give a capsule over an array's memory.
+
+    Parameters
+    ----------
+    request
+        What the consumer asks: ``stream``, ``max_version``, ``dl_device``, ``copy``.
+
+    Raises
+    ------
+    BufferError
+        The element type has no form in DLPack, or NumPy refuses the request.
+    """
+    name = dtype_name(array.dtype)
+    if name in _CODE_OF:
+        capsule = array.view(f"u{array.itemsize}").__dlpack__(**request)
+        _dtype_in(capsule).code = _CODE_OF[name]
+        return capsule
+    if array.dtype.kind not in "biufc":
+        raise BufferError(
+            f"DLPack has no form for {name} held one element to {array.itemsize} B"
+        )
+    return array.__dlpack__(**request)
+
+
+class _Producer:
+    """Another library's array, which tells NumPy that it holds integers."""
+
+    def __init__(self, source: Any) -> None:
+        self._source = source
+        self.name = ""
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._source.__dlpack_device__()  # type: ignore[no-any-return]
+
+    def __dlpack__(self, **request: Any) -> Any:
+        capsule = self._source.__dlpack__(**request)
+        kind = _dtype_in(capsule)
+        self.name = _CODES.get(kind.code, {}).get(kind.bits, "")
+        if self.name:
+            kind.code = _UINT
+        return capsule
+
+
+def from_dlpack(source: Any) -> np.ndarray[Any, Any]:
+    """
+    Give an array over the memory of an object that speaks DLPack.
+
+    Raises
+    ------
+    BufferError
+        The memory is not the host's, or the producer refuses.
+    """
+    kind, index = device_of(source)
+    if kind not in _HOST_CODES:
+        name = _DEVICE_NAMES.get(kind, f"DLPack device {kind}")
+        raise BufferError(f"it lies on {name}:{index}; bring it to the host first")
+    producer = _Producer(source)
+    try:
+        array = np.from_dlpack(producer)
+    except RuntimeError as error:  # NumPy's word for element types that it lacks
+        raise BufferError(str(error)) from error
+    return array.view(numpy_dtype(producer.name)) if producer.name else array
+
+
+def device_of(source: Any) -> tuple[int, int]:
+    """Give DLPack's code and number of the device that an object lies on."""
+    kind, index = source.__dlpack_device__()
+    return int(kind), int(index)

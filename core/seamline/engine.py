@@ -1,0 +1,82 @@
+"""What all programs of a session share: providers, memories, and constants on devices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+
+from seamline.constants import Constants
+from seamline.placement import Placement
+from seamline.provider import Array, Buffer, Device, Memory, Provider, View
+from seamline.tensors import type_of_array
+
+__all__ = ["Engine", "Kept"]
+
+
+@attrs.define(eq=False)
+class Engine:
+    """
+    What all programs of a session share.
+
+    Attributes
+    ----------
+    capacity
+        Programs kept for each region; the least recently used one is closed for a new.
+    """
+
+    providers: Mapping[str, Provider]
+    placement: Placement
+    constants: Constants
+    memories: Mapping[Device, Memory]
+    capacity: int = 8
+    _kept: dict[str, dict[tuple[object, ...], Any]] = attrs.field(
+        factory=dict, init=False
+    )
+    _uploads: dict[tuple[str, Device], tuple[Buffer, View]] = attrs.field(
+        factory=dict, init=False
+    )
+
+    def context(self, provider: str) -> Kept:
+        """Give a provider's keep of things made from constants."""
+        return Kept(self._kept.setdefault(provider, {}))
+
+    def upload(self, name: str, device: Device, array: Array) -> View:
+        """Give a model's constant on a device, copied there once for the session."""
+        found = self._uploads.get((name, device))
+        if found is None:
+            found = self._copy(device, array)
+            self._uploads[name, device] = found
+        return found[1]
+
+    def _copy(self, device: Device, array: Array) -> tuple[Buffer, View]:
+        memory = self.memories[device]
+        buffer = memory.allocate(array.nbytes)
+        try:
+            view = memory.view(buffer, 0, type_of_array(array))
+            memory.write(view, array)
+        except BaseException:
+            buffer.close()
+            raise
+        return buffer, view
+
+    def close(self) -> None:
+        """Give back constants on devices, and whatever was packed from them."""
+        for buffer, _ in self._uploads.values():
+            buffer.close()
+        self._uploads.clear()
+        self._kept.clear()
+
+
+@attrs.define(eq=False)
+class Kept:
+    """Implements :class:`~seamline.provider.BuildContext` over a dictionary."""
+
+    _kept: dict[tuple[object, ...], Any]
+
+    def resident(self, key: tuple[object, ...], make: Callable[[], Any]) -> Any:
+        """Give what was made for the key before, or make it."""
+        if key not in self._kept:
+            self._kept[key] = make()
+        return self._kept[key]

@@ -1,0 +1,309 @@
+"""
+Kernels by operator: the table behind a provider.
+
+A kernel is a function for one operator. It comes in two forms:
+
+``@table.simple`` takes arrays, takes attributes as keyword-only arguments and gives
+arrays back. It is the form to start with, and the one for operators that find their
+outputs' sizes themselves.
+
+``@table.kernel`` takes a :class:`Call` whose arrays already lie at their final addresses
+and gives back a function of no arguments, which is all that a run calls. Whatever can be
+decided or packed is decided and packed before that.
+
+>>> import numpy as np
+>>> table = KernelTable("mine")
+>>> @table.simple("LeakyRelu", dtypes=("float32",))
+... def leaky_relu(x, *, alpha=0.01):
+...     return np.where(x < 0, alpha * x, x).astype(x.dtype)
+>>> sorted(table.operators())
+['LeakyRelu']
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+import attrs
+
+from seamline.provider import Array, BuildContext, Claim, NodeView, Refusal, View
+from seamline.tensors import TensorType
+
+__all__ = ["Call", "Kernel", "KernelTable", "Run"]
+
+Run: TypeAlias = Callable[[], object]
+F = TypeVar("F", bound=Callable[..., Any])
+_NEWEST = 10_000
+
+
+@attrs.define(eq=False)
+class Call:
+    """
+    One node, ready for its kernel to be made: types are sized, arrays are in place.
+
+    Attributes
+    ----------
+    view
+        The node.
+    inputs, outputs
+        Arrays at the addresses they keep; None where left out. Never write an input,
+        unless the kernel declared the alias and the arrays share memory.
+    workspace
+        ``workspace_nbytes`` of scratch (uint8), or None.
+    options
+        The provider's options, ``num_threads`` among them where it has it.
+    """
+
+    view: NodeView
+    inputs: tuple[View, ...]
+    outputs: tuple[View, ...]
+    context: BuildContext
+    options: Mapping[str, Any]
+    workspace: View = None
+
+    def attr(self, name: str, default: Any = None) -> Any:
+        """Give an attribute, or the default where the node does not carry it."""
+        return self.view.attributes.get(name, default)
+
+    def input(self, index: int) -> View:
+        """Give an input, or None where it is left out."""
+        return self.inputs[index] if index < len(self.inputs) else None
+
+    def output(self, index: int) -> View:
+        """Give an output, or None where it is not asked for."""
+        return self.outputs[index] if index < len(self.outputs) else None
+
+    def constant(self, index: int) -> Array | None:
+        """Give an input's value if it is known before any run."""
+        return self.view.constant(index)
+
+    @property
+    def since(self) -> int:
+        """Give the operator's since-version."""
+        return self.view.since_version
+
+    def resident(
+        self, tag: str, indices: Collection[int], make: Callable[[], Any]
+    ) -> Any:
+        """
+        Keep what is made from the constants at ``indices``, for the session.
+
+        ``tag`` names the layout; say in it everything else that the result depends on.
+        """
+        names = tuple(self.view.node.inputs[i] for i in sorted(indices))
+        return self.context.resident((tag, *names), make)
+
+
+@attrs.frozen(eq=False)
+class Kernel:
+    """
+    A kernel and what it accepts.
+
+    Attributes
+    ----------
+    since
+        First and last since-version that it implements, both included.
+    dtypes
+        Element types accepted, by input index.
+    when
+        Looks at the node and gives a reason to refuse it, or None.
+    """
+
+    op_type: str
+    domain: str
+    since: tuple[int, int]
+    function: Callable[..., Any]
+    simple: bool
+    dtypes: Mapping[int, tuple[str, ...]]
+    variant: str
+    because: str
+    when: Callable[[NodeView], str | None] | None
+    host_inputs: frozenset[int]
+    aliases: tuple[tuple[int, int], ...]
+    views: tuple[tuple[int, int], ...]
+    sizes_at_run: bool
+    not_capturable: str | None
+    workspace: Callable[[NodeView], int] | None
+    parameters: frozenset[str] | None  # keyword-only names of a simple kernel
+
+    def refuses(self, node: NodeView) -> Refusal | None:
+        """Say why this kernel does not take the node, or None if it does."""
+        low, high = self.since
+        if not low <= node.since_version <= high:
+            upto = "newer" if high == _NEWEST else str(high)
+            return Refusal(
+                f"{node.op_type} of opset {node.since_version} is not implemented",
+                f"since-versions {low} to {upto}",
+            )
+        for index, accepted in self.dtypes.items():
+            if not node.has_input(index):
+                continue
+            kind = node.inputs[index]
+            if not isinstance(kind, TensorType):
+                what = "of unknown type" if kind is None else f"a {kind}"
+                return Refusal(f"input {index} is {what}", ", ".join(accepted))
+            if kind.dtype not in accepted:
+                return Refusal(f"input {index} is {kind.dtype}", ", ".join(accepted))
+        return self._refuses_form(node)
+
+    def _refuses_form(self, node: NodeView) -> Refusal | None:
+        if self.parameters is not None:
+            unknown = [a for a in node.attributes if a not in self.parameters]
+            if unknown:
+                known = ", ".join(sorted(self.parameters)) or "none"
+                return Refusal(f"attribute {unknown[0]!r} is not implemented", known)
+        reason = self.when(node) if self.when else None
+        return Refusal(reason) if reason else None
+
+    def claim(self, node: NodeView) -> Claim:
+        """Give the claim for a node that it does not refuse."""
+        return Claim(
+            self.variant,
+            self.because,
+            self.not_capturable,
+            self.host_inputs,
+            self.aliases,
+            self.views,
+            self.sizes_at_run,
+            workspace_nbytes=self.workspace(node) if self.workspace else 0,
+        )
+
+
+class KernelTable:
+    """
+    Kernels by operator; the earlier of two kernels for one node is preferred.
+
+    Parameters
+    ----------
+    name
+        The provider's name.
+    variant
+        What its claims call the implementation, unless a kernel says otherwise.
+    """
+
+    def __init__(self, name: str, *, variant: str = "numpy") -> None:
+        self.name = name
+        self.variant = variant
+        self._kernels: dict[tuple[str, str], list[Kernel]] = {}
+
+    def kernel(
+        self,
+        op_type: str,
+        *,
+        domain: str = "",
+        since: int | tuple[int, int] = 1,
+        dtypes: Collection[str] | Mapping[int, Collection[str]] = (),
+        when: Callable[[NodeView], str | None] | None = None,
+        host_inputs: Collection[int] = (),
+        aliases: Collection[tuple[int, int]] = (),
+        views: Collection[tuple[int, int]] = (),
+        workspace: Callable[[NodeView], int] | None = None,
+        variant: str = "",
+        because: str = "",
+        not_capturable: str | None = "it runs in Python",
+    ) -> Callable[[F], F]:
+        """
+        Register a kernel that is bound once: ``function(call) -> run``.
+
+        Parameters
+        ----------
+        since
+            First since-version, or first and last, both included.
+        dtypes
+            Element types accepted for input 0, or for each input by index. Inputs not
+            named are not looked at.
+        when
+            Gives a reason to refuse a node, or None.
+        host_inputs
+            Inputs that are read on the host before the run.
+        aliases
+            (output, input) pairs that may share memory when the input dies here.
+        views
+            (output, input) pairs where the output is the input's bytes, reshaped.
+        workspace
+            Scratch bytes for a node of sized types.
+        """
+
+        def register(function: F) -> F:
+            self._add(
+                Kernel(
+                    op_type, domain, _range(since), function, False, _dtypes(dtypes),
+                    variant or self.variant, because, when, frozenset(host_inputs),
+                    tuple(aliases), tuple(views), False, not_capturable, workspace, None,
+                )
+            )  # fmt: skip
+            return function
+
+        return register
+
+    def simple(
+        self,
+        op_type: str,
+        *,
+        domain: str = "",
+        since: int | tuple[int, int] = 1,
+        dtypes: Collection[str] | Mapping[int, Collection[str]] = (),
+        when: Callable[[NodeView], str | None] | None = None,
+        host_inputs: Collection[int] = (),
+        sizes_at_run: bool = False,
+        variant: str = "",
+        because: str = "",
+    ) -> Callable[[F], F]:
+        """
+        Register a kernel from arrays and attributes to an array, or a tuple of them.
+
+        Keyword-only parameters of the function are the attributes that it implements; a
+        node that carries another is refused. A ``since_version`` among them receives the
+        node's. Missing optional inputs arrive as None.
+        """
+
+        def register(function: F) -> F:
+            names = frozenset(
+                p.name
+                for p in inspect.signature(function).parameters.values()
+                if p.kind is p.KEYWORD_ONLY
+            )
+            self._add(
+                Kernel(
+                    op_type, domain, _range(since), function, True, _dtypes(dtypes),
+                    variant or self.variant, because, when, frozenset(host_inputs),
+                    (), (), sizes_at_run, "it runs in Python", None, names,
+                )
+            )  # fmt: skip
+            return function
+
+        return register
+
+    def _add(self, kernel: Kernel) -> None:
+        self._kernels.setdefault((kernel.domain, kernel.op_type), []).append(kernel)
+
+    def operators(self) -> frozenset[str]:
+        """Give the operators that have a kernel, ``domain::Op`` outside ONNX's own."""
+        return frozenset(f"{d}::{op}" if d else op for d, op in self._kernels)
+
+    def kernels(self, domain: str, op_type: str) -> Sequence[Kernel]:
+        """Give an operator's kernels, the preferred one first."""
+        return self._kernels.get((domain, op_type), ())
+
+    def find(self, node: NodeView) -> Kernel | Refusal:
+        """Give the first kernel that takes the node, or the last one's refusal."""
+        answer: Refusal | None = None
+        for kernel in self._kernels.get((node.domain, node.op_type), ()):
+            answer = kernel.refuses(node)
+            if answer is None:
+                return kernel
+        return answer or Refusal(f"no kernel for {node.node.qualified_op}")
+
+
+def _range(since: int | tuple[int, int]) -> tuple[int, int]:
+    return (since, _NEWEST) if isinstance(since, int) else since
+
+
+def _dtypes(
+    dtypes: Collection[str] | Mapping[int, Collection[str]],
+) -> Mapping[int, tuple[str, ...]]:
+    if isinstance(dtypes, Mapping):
+        return {index: tuple(names) for index, names in dtypes.items()}
+    return {0: tuple(dtypes)} if dtypes else {}

@@ -1,0 +1,276 @@
+"""
+A provider from a table of kernels: everything the contract asks, in one class.
+
+>>> import numpy as np
+>>> table = KernelTable("mine")
+>>> @table.simple("Relu", dtypes=("float32",))
+... def relu(x):
+...     return np.maximum(x, 0)
+>>> spec = provider_spec(table, summary="Relu, and nothing else")
+>>> spec.create({}).name
+'mine'
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from seamline.errors import BuildError, ContractError, KernelError, RecordingError
+from seamline.kernel_table import Call, Kernel, KernelTable, Run
+from seamline.provider import (
+    HOST,
+    Array,
+    Availability,
+    BuildContext,
+    Claim,
+    Device,
+    Executable,
+    Memory,
+    NodeView,
+    Option,
+    Provider,
+    ProviderSpec,
+    Recording,
+    Refusal,
+    SegmentSpec,
+    View,
+)
+from seamline.tensors import TensorType, ValueType, numpy_dtype
+
+__all__ = [
+    "Call",
+    "KernelProvider",
+    "KernelSegment",
+    "KernelTable",
+    "Run",
+    "provider_spec",
+]
+
+
+def provider_spec(
+    table: KernelTable,
+    *,
+    summary: str = "",
+    options: tuple[Option, ...] = (),
+    aliases: tuple[str, ...] = (),
+    probe: Callable[[], Availability] = lambda: Availability(True),
+) -> ProviderSpec:
+    """Give the spec of a host provider that runs a table."""
+
+    def create(chosen: Mapping[str, Any]) -> Provider:
+        return KernelProvider(table, chosen)
+
+    return ProviderSpec(
+        table.name, create, summary, probe=probe, options=options, aliases=aliases
+    )
+
+
+class KernelProvider:
+    """
+    A provider that answers for a :class:`KernelTable`.
+
+    Parameters
+    ----------
+    table
+        The kernels.
+    options
+        Validated options; kernels see them as ``call.options``.
+    device
+        Where its values live; the host unless a subclass brings its own memory.
+    """
+
+    captures = False
+    owns_intermediates = False
+
+    def __init__(
+        self,
+        table: KernelTable,
+        options: Mapping[str, Any] | None = None,
+        *,
+        device: Device = HOST,
+    ) -> None:
+        self.name = table.name
+        self.table = table
+        self.device = device
+        self.options: Mapping[str, Any] = dict(options or {})
+
+    def claim(self, node: NodeView) -> Claim | Refusal:
+        """Offer the first kernel that takes the node."""
+        kernel = self.table.find(node)
+        return kernel if isinstance(kernel, Refusal) else kernel.claim(node)
+
+    def infer(self, node: NodeView) -> Sequence[ValueType | None] | None:
+        """Know no operator's types; subclasses say more."""
+        return None
+
+    def memory(self) -> Memory | None:
+        """Use the host's memory; subclasses bring their own."""
+        return None
+
+    def build(self, segment: SegmentSpec, context: BuildContext) -> Executable:
+        """Bind each node's kernel; see :class:`KernelSegment`."""
+        kernels = []
+        for node in segment.nodes:
+            kernel = self.table.find(node)
+            if isinstance(kernel, Refusal):
+                raise ContractError(self.name, f"asked to build {node.node}: {kernel}")
+            kernels.append(kernel)
+        return KernelSegment(self.name, segment, kernels, context, self.options)
+
+    def close(self) -> None:
+        """Hold nothing that needs giving back."""
+
+
+@attrs.define(eq=False)
+class KernelSegment:
+    """
+    A segment of kernels: bound, it is a flat list of functions of no arguments.
+
+    Implements :class:`~seamline.provider.Executable`.
+    """
+
+    provider: str
+    spec: SegmentSpec
+    kernels: Sequence[Kernel]
+    context: BuildContext
+    options: Mapping[str, Any]
+    _runs: list[Run] = attrs.field(factory=list, init=False)
+
+    def bind(
+        self,
+        views: Mapping[str, View],
+        workspaces: Mapping[str, View],
+        host: Mapping[str, Array] | None = None,
+    ) -> None:
+        """Make every node's function over the arrays given."""
+        runs: list[Run] = []
+        read = views if host is None else host
+        for node, kernel in zip(self.spec.nodes, self.kernels, strict=True):
+            on_host = kernel.host_inputs
+            call = Call(
+                node,
+                tuple(
+                    [
+                        (read if i in on_host else views)[name] if name else None
+                        for i, name in enumerate(node.node.inputs)
+                    ]
+                ),
+                tuple(
+                    [views.get(name) if name else None for name in node.node.outputs]
+                ),
+                self.context,
+                self.options,
+                workspaces.get(node.name),
+            )
+            try:
+                runs.append(
+                    _simple(kernel, call) if kernel.simple else kernel.function(call)
+                )
+            except Exception as error:
+                raise self._failed(BuildError, node, error) from error
+        self._runs = runs
+
+    def run(self) -> Mapping[str, Array] | None:
+        """Call every function in order."""
+        calls = iter(self._runs)
+        try:
+            for call in calls:
+                result = call()
+        except Exception as error:
+            index = len(self._runs) - operator.length_hint(calls) - 1
+            raise self._failed(KernelError, self.spec.nodes[index], error) from error
+        last = self.kernels[-1]
+        if not last.sizes_at_run:
+            return None
+        return _named(self.spec.nodes[-1], result)
+
+    def timed(
+        self, clock: Callable[[], int], report: Callable[[str, int, int], None]
+    ) -> None:
+        """Run, and report each node's name, start and end by ``clock``."""
+        for node, call in zip(self.spec.nodes, self._runs, strict=True):
+            start = clock()
+            try:
+                call()
+            except Exception as error:
+                raise self._failed(KernelError, node, error) from error
+            report(node.name, start, clock())
+
+    def record(self) -> Recording:
+        """Refuse: these kernels run in Python."""
+        node = self.spec.nodes[0]
+        raise RecordingError(
+            "its kernels run in Python, which cannot be recorded",
+            provider=self.provider,
+            segment=self.spec.name,
+            node=node.name,
+        )
+
+    def close(self) -> None:
+        """Forget the arrays."""
+        self._runs = []
+
+    def _failed(
+        self, kind: type[BuildError | KernelError], node: NodeView, error: Exception
+    ) -> BuildError | KernelError:
+        said = str(error) or type(error).__name__
+        return kind(
+            f"{node.node.qualified_op}: {said}",
+            provider=self.provider,
+            segment=self.spec.name,
+            node=node.name,
+        )
+
+
+def _simple(kernel: Kernel, call: Call) -> Run:
+    """Bind a kernel of arrays: call it, and copy what it gives to where it belongs."""
+    chosen = dict(call.view.attributes)
+    if kernel.parameters and "since_version" in kernel.parameters:
+        chosen["since_version"] = call.view.since_version
+    function, inputs = kernel.function, call.inputs
+    if kernel.sizes_at_run:
+        return lambda: function(*inputs, **chosen)
+
+    outputs, name = call.outputs, kernel.op_type
+
+    def run() -> None:
+        given = function(*inputs, **chosen)
+        results = given if isinstance(given, tuple) else (given,)
+        for index, target in enumerate(outputs):
+            if target is None:
+                continue
+            result = np.asarray(results[index])
+            if result.shape != target.shape or result.dtype != target.dtype:
+                raise ContractError(
+                    name,
+                    f"output {index} is {result.dtype}{list(result.shape)}, "
+                    f"the plan says {target.dtype}{list(target.shape)}",
+                )
+            target[...] = result
+
+    return run
+
+
+def _named(node: NodeView, result: object) -> Mapping[str, Array]:
+    """Give what a kernel found by output name, as arrays of the declared type."""
+    results = result if isinstance(result, tuple) else (result,)
+    named = {}
+    for name, kind, value in zip(
+        node.node.outputs, node.outputs, results, strict=False
+    ):
+        if not name:
+            continue
+        dtype = numpy_dtype(kind.dtype) if isinstance(kind, TensorType) else None
+        array = np.asarray(value)
+        if dtype is not None and array.dtype != dtype:
+            raise KernelError(
+                f"output {name!r} is {array.dtype}, its type says {dtype}",
+                node=node.name,
+            )
+        named[name] = array
+    return named

@@ -1,0 +1,242 @@
+"""
+Build a plan: open its arenas, have every segment built, and bind it all once.
+
+A program holds fixed addresses. Building is the only step that allocates, and it undoes
+itself: if any part of it fails, whatever was opened before is closed again, in reverse.
+What a run will do is laid down as a list of functions of no arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from typing import Any, Protocol, TypeAlias
+
+import attrs
+import numpy as np
+
+from seamline.engine import Engine
+from seamline.errors import BuildError, SeamlineError
+from seamline.graph import Node
+from seamline.placement import Choice
+from seamline.planned import HostStep, Plan, Region, Segment, Step, whole
+from seamline.provider import (
+    HOST,
+    Buffer,
+    Device,
+    Executable,
+    SegmentSpec,
+    View,
+    view_of,
+)
+from seamline.tensors import TensorType
+
+__all__ = ["Action", "Bodies", "BodyRunner", "Program", "build"]
+
+Action: TypeAlias = Callable[[], object]
+
+
+class BodyRunner(Protocol):
+    """Runs a region inside a program: a body of control flow, or the rest of a plan."""
+
+    def run(
+        self, inputs: Mapping[str, Any], objects: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Give the region's outputs by name, as fresh arrays."""
+
+    def plan(self, inputs: Mapping[str, Any]) -> Plan:
+        """Plan for inputs like these, without building."""
+
+    def close(self) -> None:
+        """Close every program."""
+
+
+_Choices: TypeAlias = Mapping[str, Choice]
+#: Makes the runner of a region that reads the given program's values.
+Bodies: TypeAlias = Callable[[Region, "Program"], BodyRunner]
+
+
+@attrs.define(eq=False)
+class Program:
+    """
+    A built plan: fixed buffers, bound segments, a list of actions.
+
+    Attributes
+    ----------
+    objects
+        Values of the present run that are no tensors at fixed places: sequences,
+        optionals, and arrays whose size was found by running.
+    actions
+        What a run does, in order; one for each step.
+    """
+
+    plan: Plan
+    engine: Engine
+    outer: Program | None
+    objects: dict[str, Any] = attrs.field(factory=dict)
+    actions: list[tuple[Step, Action]] = attrs.field(factory=list)
+    executables: dict[str, Executable] = attrs.field(factory=dict)
+    bodies: dict[str, Mapping[str, BodyRunner]] = attrs.field(factory=dict)
+    rest: BodyRunner | None = None
+    _arenas: dict[Device, Buffer] = attrs.field(factory=dict)
+    _views: dict[tuple[str, Device], View] = attrs.field(factory=dict)
+    _stack: ExitStack = attrs.field(factory=ExitStack)
+
+    def view(self, name: str, device: Device = HOST) -> View:
+        """Give the fixed place of a value on a device."""
+        found = self._views.get((name, device))
+        if found is None:
+            found = self._views[name, device] = self._find(name, device)
+        return found
+
+    def _find(self, name: str, device: Device) -> View:
+        slot = self.plan.slots.get((name, device))
+        if slot is not None:
+            memory = self.engine.memories[device]
+            return memory.view(
+                self._arenas[device], slot.offset, self.plan.tensor(name)
+            )
+        array = self.plan.known.get(name)
+        if array is not None:
+            if device == HOST:
+                return array
+            return self.engine.upload(name, device, np.ascontiguousarray(array))
+        if self.outer is not None:
+            return self.outer.view(name, device)
+        raise KeyError(f"value {name!r} has no place on {device}")
+
+    def places(self, name: str) -> tuple[Device, ...]:
+        """Give the devices on which a value lies, its home first."""
+        found = tuple(device for value, device in self.plan.slots if value == name)
+        if found or self.outer is None:
+            return found or (HOST,)
+        return self.outer.places(name)
+
+    def host_value(self, name: str) -> Any:
+        """Give a value for the host to read: an array, a list, or None."""
+        if name in self.objects:
+            return self.objects[name]
+        array = self.plan.known.get(name)
+        if array is not None:
+            return array
+        return self.view(name, HOST)
+
+    def spec(self, step: Segment, nodes: Mapping[str, Node]) -> SegmentSpec:
+        """Describe a segment to its provider."""
+        get, types = self.plan.known.get, self.plan.types
+        views = tuple(view_of(nodes[name], types, get) for name in step.nodes)
+        opsets = self.plan.region.graph.opsets
+        return SegmentSpec(step.id, views, step.inputs, step.outputs, opsets)
+
+    def bind(
+        self, executable: Executable, spec: SegmentSpec, choices: _Choices
+    ) -> None:
+        """Give a built segment its places; values that have none yet are left out."""
+        views: dict[str, View] = {}
+        host: dict[str, View] = {}
+        for node in spec.nodes:
+            choice = choices[node.name]
+            for index, name in enumerate(node.node.inputs):
+                if not name:
+                    continue
+                if index in choice.claim.host_inputs:
+                    host[name] = self.view(name, HOST)
+                if index not in choice.claim.host_inputs or choice.device == HOST:
+                    views[name] = self.view(name, choice.device)
+            for name in node.node.writes:
+                if (name, choice.device) in self.plan.slots:
+                    views[name] = self.view(name, choice.device)
+        executable.bind(views, self._workspaces(spec, choices), host)
+
+    def _workspaces(self, spec: SegmentSpec, choices: _Choices) -> dict[str, View]:
+        found: dict[str, View] = {}
+        for node in spec.nodes:
+            slot = self.plan.workspaces.get(node.name)
+            if slot is not None:
+                device = choices[node.name].device
+                kind = TensorType("uint8", (slot.nbytes,))
+                memory = self.engine.memories[device]
+                found[node.name] = memory.view(self._arenas[device], slot.offset, kind)
+        return found
+
+    def defer(self, close: Callable[[], object]) -> None:
+        """Close something with the program, before what was opened earlier."""
+        self._stack.callback(close)
+
+    def close(self) -> None:
+        """Close executables, bodies and arenas, the last opened first."""
+        self._stack.close()
+        self._views.clear()
+        self.objects.clear()
+        self.actions.clear()
+
+
+def build(
+    plan: Plan, engine: Engine, bodies: Bodies, outer: Program | None = None
+) -> Program:
+    """
+    Build a plan.
+
+    Parameters
+    ----------
+    bodies
+        Makes runners for bodies of control flow and for the rest.
+    outer
+        The program whose values the region captures.
+
+    Raises
+    ------
+    BuildError
+        A provider could not build a segment; names provider and segment. Everything
+        opened before is closed.
+    """
+    # Imported here: an action of control flow runs programs.
+    from seamline.actions import action_for
+
+    program = Program(plan, engine, outer)
+    try:
+        for device, nbytes in plan.arenas.items():
+            buffer = engine.memories[device].allocate(nbytes)
+            program.defer(buffer.close)
+            program._arenas[device] = buffer
+        nodes = {node.name: node for node in plan.region.nodes}
+        for step in plan.steps:
+            if isinstance(step, Segment):
+                _build_segment(program, step, nodes)
+            elif isinstance(step, HostStep):
+                _open_bodies(program, nodes[step.node], bodies)
+            program.actions.append((step, action_for(program, step, nodes)))
+        if plan.rest is not None:
+            program.rest = bodies(plan.rest, program)
+            program.defer(program.rest.close)
+    except BaseException:
+        program.close()
+        raise
+    return program
+
+
+def _build_segment(program: Program, step: Segment, nodes: Mapping[str, Node]) -> None:
+    choices = program.plan.choices
+    if step.sizes_at_run and not choices[step.nodes[0]].claim.sizes_at_run:
+        return  # built when its sizes are known, from what it reads
+    spec = program.spec(step, nodes)
+    provider = program.engine.providers[step.provider]
+    try:
+        executable = provider.build(spec, program.engine.context(step.provider))
+        program.defer(executable.close)
+        program.executables[step.id] = executable
+        program.bind(executable, spec, choices)
+    except SeamlineError:
+        raise
+    except Exception as error:
+        raise BuildError(
+            f"{type(error).__name__}: {error}", provider=step.provider, segment=step.id
+        ) from error
+
+
+def _open_bodies(program: Program, node: Node, bodies: Bodies) -> None:
+    runners: dict[str, BodyRunner] = {}
+    program.bodies[node.name] = runners
+    for name, body in node.bodies.items():
+        runners[name] = bodies(whole(body), program)
+        program.defer(runners[name].close)

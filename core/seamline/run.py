@@ -1,0 +1,181 @@
+"""
+Run a program: a loop that decides nothing.
+
+Feeds are written to their places, the actions are called in order, results are copied
+out. What the caller gets is the caller's own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+
+from seamline.kernels import KernelSegment
+from seamline.planned import HostStep, Segment, Step, Transfer
+from seamline.program import Action, Program
+from seamline.provider import HOST
+from seamline.tensors import numpy_dtype
+
+__all__ = ["Profile", "run"]
+
+Values: TypeAlias = Mapping[str, Any]
+_clock = time.perf_counter_ns
+
+
+class Profile(Protocol):
+    """Takes what a run did, as it happens."""
+
+    def event(
+        self,
+        name: str,
+        category: str,
+        start_ns: int,
+        end_ns: int,
+        args: Mapping[str, object],
+    ) -> None:
+        """Note something with a beginning and an end, by ``time.perf_counter_ns``."""
+
+
+def run(
+    program: Program, inputs: Values, objects: Values, profile: Profile | None = None
+) -> dict[str, Any]:
+    """
+    Run a program once.
+
+    Parameters
+    ----------
+    inputs
+        The region's inputs by name: arrays of the signature's sizes, lists, None.
+    objects
+        Captures that are no tensors at fixed places.
+
+    Returns
+    -------
+    dict
+        The region's outputs by name, none of them shared with anything.
+
+    Raises
+    ------
+    KernelError
+        A kernel failed; names provider, segment and node.
+    """
+    held = program.objects
+    held.clear()
+    held.update(objects)
+    _feed(program, inputs)
+    if profile is None:
+        for _, action in program.actions:
+            action()
+    else:
+        for step, action in program.actions:
+            _profiled(program, step, action, profile)
+    results: dict[str, Any] = {}
+    if program.rest is not None:
+        region = program.rest.region
+        given = {name: held[name] for name in region.inputs}
+        results = program.rest.run(given, held, profile)
+    return _collect(program, inputs, results)
+
+
+def _feed(program: Program, inputs: Values) -> None:
+    memories = program.engine.memories
+    for feed in program.plan.feeds:
+        value = inputs[feed.value]
+        if (
+            isinstance(value, np.ndarray)
+            and (feed.value, HOST) not in program.plan.slots
+        ):
+            program.objects[feed.value] = value
+        elif not isinstance(value, np.ndarray):
+            program.objects[feed.value] = value
+            continue
+        for device in feed.devices:
+            memories[device].write(program.view(feed.value, device), value)
+
+
+def _collect(program: Program, inputs: Values, late: dict[str, Any]) -> dict[str, Any]:
+    plan = program.plan
+    results: dict[str, Any] = {}
+    for name in plan.region.outputs:
+        if name in results:
+            continue
+        if name in late:
+            results[name] = late[name]
+        elif name in inputs:
+            results[name] = _copied(inputs[name])
+        elif name in program.objects:
+            results[name] = _copied(program.objects[name])
+        else:
+            results[name] = _read(program, name)
+    return results
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_copied(item) for item in value]
+    return np.array(value) if isinstance(value, np.ndarray) else value
+
+
+def _read(program: Program, name: str) -> Any:
+    array = program.plan.known.get(name)
+    if array is not None:
+        return np.array(array)
+    device = program.places(name)[0]
+    view = program.view(name, device)
+    if device == HOST:
+        return view.copy()
+    kind = program.plan.tensor(name)
+    target = np.empty(kind.sizes, numpy_dtype(kind.dtype))
+    program.engine.memories[device].read(view, target)
+    return target
+
+
+def _profiled(program: Program, step: Step, action: Action, profile: Profile) -> None:
+    """Run one step and report it, and its nodes where they can be told apart."""
+    executable = program.executables.get(step.id) if isinstance(step, Segment) else None
+    start = _clock()
+    if (
+        isinstance(executable, KernelSegment)
+        and isinstance(step, Segment)
+        and not step.sizes_at_run
+    ):
+        executable.timed(_clock, _reporter(program, step, profile))
+    else:
+        action()
+    end = _clock()
+    if isinstance(step, Transfer):
+        args = {"value": step.value, "nbytes": step.nbytes, "to": str(step.target)}
+        profile.event(step.id, "Transfer", start, end, args)
+    elif isinstance(step, HostStep):
+        op = program.plan.choices[step.node]
+        profile.event(
+            f"{step.node}_kernel_time", "Node", start, end, {"provider": op.provider}
+        )
+    else:
+        args = {
+            "provider": step.provider,
+            "nodes": len(step.nodes),
+            "device": str(step.device),
+        }
+        profile.event(step.id, "Segment", start, end, args)
+
+
+def _reporter(
+    program: Program, step: Segment, profile: Profile
+) -> Callable[[str, int, int], None]:
+    ops = {node.name: node for node in program.plan.region.nodes}
+
+    def report(name: str, start: int, end: int) -> None:
+        node = ops[name]
+        shapes = [str(program.plan.types.get(n)) for n in node.writes]
+        args = {
+            "provider": step.provider,
+            "op_name": node.op_type,
+            "output_type": shapes,
+        }
+        profile.event(f"{name}_kernel_time", "Node", start, end, args)
+
+    return report

@@ -1,0 +1,131 @@
+"""
+Programs of one region, one for each shape signature, the least recently used closed first.
+
+A session has a runner for its graph. A program has one for each body of control flow in
+it and one for its rest, and closes them with itself.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+import numpy as np
+
+from seamline.engine import Engine
+from seamline.plan import Plan, Region, partition
+from seamline.program import Program, build
+from seamline.provider import Array
+from seamline.run import Profile, run
+from seamline.tensors import ValueType, type_of_array
+
+__all__ = ["Runner"]
+
+
+@attrs.define(eq=False)
+class Runner:
+    """
+    Plans, builds and keeps programs of a region, and runs them.
+
+    Attributes
+    ----------
+    outer
+        The program whose values the region captures; None for a main graph.
+    built
+        Programs built so far, closed ones included.
+    """
+
+    engine: Engine
+    region: Region
+    outer: Program | None = None
+    built: int = 0
+    profile: Profile | None = None
+    _programs: OrderedDict[tuple[object, ...], Program] = attrs.field(
+        factory=OrderedDict
+    )
+
+    def run(
+        self,
+        inputs: Mapping[str, Any],
+        objects: Mapping[str, Any],
+        profile: Profile | None = None,
+    ) -> dict[str, Any]:
+        """Run the program for inputs of these sizes; give outputs by name."""
+        program = self.program(inputs)
+        return run(program, inputs, objects, profile)
+
+    def program(self, inputs: Mapping[str, Any]) -> Program:
+        """Give the program for inputs of these sizes, building it if there is none."""
+        key = tuple([_signature(inputs[name]) for name in self.region.inputs])
+        found = self._programs.get(key)
+        if found is not None:
+            self._programs.move_to_end(key)
+            return found
+        program = build(self.plan(inputs), self.engine, self._body, self.outer)
+        self.built += 1
+        self._programs[key] = program
+        while len(self._programs) > self.engine.capacity:
+            self._programs.popitem(last=False)[1].close()
+        return program
+
+    def plan(self, inputs: Mapping[str, Any]) -> Plan:
+        """Plan for inputs of these sizes; allocates nothing."""
+        static = self.engine.placement.claims.types
+        types: dict[str, ValueType | None] = {}
+        for name in self.region.inputs:
+            value = inputs[name]
+            is_array = isinstance(value, np.ndarray)
+            types[name] = type_of_array(value) if is_array else static.get(name)
+        known: dict[str, Array] = {}
+        where = {}
+        for name in self.region.captures:
+            types[name], array = _outside(self.outer, name, static)
+            if array is not None:
+                known[name] = array
+            elif self.outer is not None:
+                where[name] = self.outer.places(name)
+        engine = self.engine
+        return partition(
+            self.region,
+            engine.placement,
+            engine.providers,
+            engine.constants,
+            types,
+            known=known,
+            where=where,
+        )
+
+    def latest(self) -> Program | None:
+        """Give the program that ran last, if any."""
+        return next(reversed(self._programs.values()), None)
+
+    def close(self) -> None:
+        """Close every program."""
+        while self._programs:
+            self._programs.popitem()[1].close()
+
+    def _body(self, region: Region, program: Program) -> Runner:
+        return Runner(self.engine, region, program)
+
+
+def _signature(value: Any) -> object:
+    if isinstance(value, np.ndarray):
+        return value.shape
+    return None if value is None else type(value)
+
+
+def _outside(
+    outer: Program | None, name: str, static: Mapping[str, ValueType | None]
+) -> tuple[ValueType | None, Array | None]:
+    """Give what the programs around know of a captured value."""
+    while outer is not None:
+        if name in outer.plan.known:
+            array = outer.plan.known.get(name)
+            if array is not None and name in outer.plan.known.values:
+                return type_of_array(array), array
+        if name in outer.plan.types:
+            return outer.plan.types[name], None
+        outer = outer.outer
+    return static.get(name), None

@@ -1,0 +1,131 @@
+"""Name what lies between the steps of a plan: one seam for each pair that passes values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from seamline.layout import Reading
+from seamline.planned import HostStep, Region, Seam, SeamCause, Segment, Step, Transfer
+from seamline.provider import HOST
+from seamline.tensors import TensorType, ValueType, nbytes_of
+
+__all__ = ["name_seams"]
+
+
+def name_seams(
+    steps: Sequence[Step],
+    readings: Mapping[str, Reading],
+    types: Mapping[str, ValueType | None],
+    region: Region,
+) -> tuple[Seam, ...]:
+    """Give the seams in the order of the steps that they lead to."""
+    writer: dict[str, Segment | HostStep] = {}
+    copied = {(t.value, str(t.target)) for t in steps if isinstance(t, Transfer)}
+    seams: list[Seam] = []
+    for step in steps:
+        if isinstance(step, Transfer):
+            continue
+        crossing: dict[str, list[str]] = {}
+        for name in _reads(step, readings):
+            source = writer.get(name)
+            if source is not None:
+                crossing.setdefault(source.id, []).append(name)
+        by_id = {source.id: source for source in writer.values()}
+        for source_id, values in crossing.items():
+            seams.append(_seam(by_id[source_id], step, values, readings, types, copied))
+        if isinstance(step, HostStep) or step.sizes_at_run:
+            seams.append(_leaving(step, readings, types))
+        for name in _writes(step, readings):
+            writer[name] = step
+    return tuple(seams)
+
+
+def _reads(
+    step: Segment | HostStep, readings: Mapping[str, Reading]
+) -> tuple[str, ...]:
+    if isinstance(step, Segment):
+        return step.inputs
+    return tuple(dict.fromkeys(readings[step.node].node.reads))
+
+
+def _writes(
+    step: Segment | HostStep, readings: Mapping[str, Reading]
+) -> tuple[str, ...]:
+    return (
+        step.outputs if isinstance(step, Segment) else readings[step.node].node.writes
+    )
+
+
+def _seam(
+    source: Segment | HostStep,
+    target: Segment | HostStep,
+    values: list[str],
+    readings: Mapping[str, Reading],
+    types: Mapping[str, ValueType | None],
+    copied: set[tuple[str, str]],
+) -> Seam:
+    cause, why = _cause(source, target, readings)
+    device = str(target.device) if isinstance(target, Segment) else str(HOST)
+    moved = [name for name in values if (name, device) in copied]
+    return Seam(
+        cause,
+        source.id,
+        target.id,
+        tuple(values),
+        _size(values, types),
+        _size(moved, types) or 0,
+        why,
+    )
+
+
+def _cause(
+    source: Segment | HostStep,
+    target: Segment | HostStep,
+    readings: Mapping[str, Reading],
+) -> tuple[SeamCause, str]:
+    if isinstance(target, HostStep):
+        op = readings[target.node].node.qualified_op
+        return SeamCause.CONTROL_FLOW, f"{op} {target.node!r} is decided on the host"
+    if isinstance(source, HostStep):
+        op = readings[source.node].node.qualified_op
+        return SeamCause.CONTROL_FLOW, f"{op} {source.node!r} is decided on the host"
+    if target.sizes_at_run:
+        return SeamCause.DYNAMIC_SHAPE, f"{target.nodes[0]!r} finds its outputs' sizes"
+    for end in (target, source):
+        first = readings[end.nodes[0]].choice.claim
+        if source.provider == target.provider and first.not_capturable:
+            return SeamCause.NOT_CAPTURABLE, f"{end.nodes[0]!r}: {first.not_capturable}"
+    if source.device != target.device and HOST in (source.device, target.device):
+        host = target if target.device == HOST else source
+        return SeamCause.HOST_NODE, f"{host.nodes[0]!r} is placed on {host.provider}"
+    reason = readings[target.nodes[0]].choice.reason
+    return SeamCause.TRANSFER, f"{target.nodes[0]!r} is on {target.provider}: {reason}"
+
+
+def _leaving(
+    step: Segment | HostStep,
+    readings: Mapping[str, Reading],
+    types: Mapping[str, ValueType | None],
+) -> Seam:
+    """The seam after a step whose results' sizes nobody knew."""
+    writes = _writes(step, readings)
+    if isinstance(step, HostStep):
+        op = readings[step.node].node.qualified_op
+        cause, why = (
+            SeamCause.CONTROL_FLOW,
+            f"{op} {step.node!r} is decided on the host",
+        )
+    else:
+        cause = SeamCause.DYNAMIC_SHAPE
+        why = f"{step.nodes[0]!r} finds its outputs' sizes"
+    return Seam(cause, step.id, "", writes, None, 0, why)
+
+
+def _size(values: Sequence[str], types: Mapping[str, ValueType | None]) -> int | None:
+    total = 0
+    for name in values:
+        kind = types.get(name)
+        if not isinstance(kind, TensorType) or not kind.is_sized:
+            return None
+        total += nbytes_of(kind)
+    return total

@@ -1,0 +1,320 @@
+"""
+The front door, in the shape of ONNX Runtime's ``InferenceSession``.
+
+Where the two differ it is on purpose: an unknown provider raises, a node that nobody
+named would run raises (``fallback="error"``), and what has no effect is named in a
+warning. Runs of one session are serialised: any thread may call :meth:`run`, one runs at
+a time, and two sessions run side by side.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+
+from seamline.async_runs import AsyncRuns, Callback
+from seamline.binding import IOBinding
+from seamline.errors import FeedError, RunError
+from seamline.feeds import FeedCheck
+from seamline.session_opening import Opening, declared_inputs, output_types, take_keywords
+from seamline.ortvalue import OrtValue
+from seamline.profiling import Profile
+from seamline.provider_choice import ProviderEntry
+from seamline.session_facts import SessionFacts
+from seamline.session_options import RunOptions, SessionOptions
+from seamline.tensors import ValueType
+from seamline.unsupported import warn_unused
+
+if TYPE_CHECKING:
+    import onnx
+
+    from seamline.limits import LoadLimits
+    from seamline.pipeline import Fallback
+    from seamline.settings import Settings
+
+__all__ = ["InferenceSession"]
+
+SeamPolicy: TypeAlias = Literal["allow", "warn", "error"]
+
+
+class InferenceSession(SessionFacts):
+    """
+    A model, opened on providers, ready to run.
+
+    Parameters
+    ----------
+    path_or_bytes
+        A path, the bytes of a model, or an ``onnx.ModelProto``.
+    providers
+        In decreasing order of precedence: names or (name, options). ``("cpu",)`` where
+        neither this nor ``sess_options`` names any. ONNX Runtime's names are aliases.
+    provider_options
+        Options for each of ``providers``, instead of pairs.
+    pins
+        Node name, pattern of names or operator -> provider.
+    fallback
+        What to do with a node that no named provider claims: "error" (the default), or
+        let ``cpu`` run it with a warning ("warn") or without ("allow").
+    seams, max_seams
+        What to do when execution leaves a recorded segment, and how often it may.
+    limits
+        Caps for loading files that nobody vouches for.
+    programs
+        Programs kept, one for each signature of input shapes.
+    settings
+        Which plugins may load; from the environment and the configuration file if None.
+    plugins
+        Plugins (modules or instances) beside the installed ones.
+
+    Raises
+    ------
+    ModelError
+        The file is not a model that can be read.
+    ProviderError
+        A provider is unknown, unavailable, or was given wrong options.
+    PlanError
+        A node that nobody claims, a pin that cannot be kept, too many seams.
+
+    Examples
+    --------
+    ::
+
+        with seamline.InferenceSession("model.onnx", providers=["cpu"]) as session:
+            (y,) = session.run(None, {"x": x})
+    """
+
+    def __init__(
+        self,
+        path_or_bytes: str | bytes | os.PathLike[str] | onnx.ModelProto,
+        sess_options: SessionOptions | None = None,
+        providers: Sequence[ProviderEntry] | None = None,
+        provider_options: Sequence[Mapping[str, Any]] | None = None,
+        *,
+        pins: Mapping[str, str] | None = None,
+        fallback: Fallback | None = None,
+        seams: SeamPolicy = "allow",
+        max_seams: int | None = None,
+        limits: LoadLimits | None = None,
+        programs: int = 8,
+        settings: Settings | None = None,
+        plugins: Sequence[Any] = (),
+        **kwargs: Any,
+    ) -> None:
+        self._options = options = sess_options or SessionOptions()
+        take_keywords(kwargs)
+        warn_unused("SessionOptions", options.unused())
+        self._profile = (
+            Profile(options.profile_file_prefix) if options.enable_profiling else None
+        )
+        self._profiling_start = self._profile.start_ns if self._profile else 0
+        # A session that is dropped while it profiles still leaves its file.
+        self._unwritten = (
+            weakref.finalize(self, self._profile.write) if self._profile else None
+        )
+        self._lock = threading.RLock()
+        self._async = AsyncRuns()
+        self._opening = Opening(
+            path_or_bytes, options, dict(pins or {}), fallback, seams, max_seams, limits,
+            programs, settings, tuple(plugins), self._profile,
+        )  # fmt: skip
+        self._closed = False
+        self._use(providers, provider_options)
+
+    def _use(
+        self,
+        providers: Sequence[ProviderEntry] | None,
+        provider_options: Sequence[Mapping[str, Any]] | None,
+    ) -> None:
+        pipeline = self._opening.open(providers, provider_options)
+        self._pipeline = pipeline
+        self._inputs, self._overridable = declared_inputs(pipeline.graph, self._options)
+        self._outputs = output_types(pipeline.graph, pipeline.types)
+        self._output_names = pipeline.graph.outputs
+        self._check = FeedCheck(
+            {**self._inputs, **self._overridable}, overridable=self._overridable
+        )
+
+    def set_providers(
+        self,
+        providers: Sequence[ProviderEntry] | None = None,
+        provider_options: Sequence[Mapping[str, Any]] | None = None,
+    ) -> None:
+        """
+        Open the model anew on other providers; on failure the session stays as it was.
+
+        Raises as opening does.
+        """
+        with self._lock:
+            self._ensure_open()
+            before = self._pipeline
+            self._use(providers, provider_options)
+            before.close()
+
+    # --- running ------------------------------------------------------------------------
+
+    def run(
+        self,
+        output_names: Sequence[str] | None,
+        input_feed: Mapping[str, Any],
+        run_options: RunOptions | None = None,
+    ) -> list[Any]:
+        """
+        Run the model.
+
+        Parameters
+        ----------
+        output_names
+            Which outputs to give, in which order; None or empty for all.
+        input_feed
+            Input name -> array, or whatever :mod:`seamline.feeds` takes. Never written to.
+
+        Returns
+        -------
+        list
+            Arrays of the caller's own; lists for sequences, None for absent optionals.
+
+        Raises
+        ------
+        FeedError
+            An input is missing, unknown or does not fit; an output is unknown.
+        RunError
+            A kernel failed; names the node. The session stays usable.
+        """
+        fetches = self._fetches(output_names)
+        return self._execute(self._check(input_feed), fetches, run_options)
+
+    def run_with_ort_values(
+        self,
+        output_names: Sequence[str] | None,
+        input_dict_ort_values: Mapping[str, OrtValue],
+        run_options: RunOptions | None = None,
+    ) -> list[OrtValue]:
+        """Run the model from values to values; see :meth:`run`."""
+        fetches = self._fetches(output_names)
+        results = self.run(fetches, input_dict_ort_values, run_options)
+        return [
+            OrtValue.of(value, self._value_type(name, value))
+            for name, value in zip(fetches, results, strict=True)
+        ]
+
+    def _value_type(self, name: str, value: Any) -> ValueType | None:
+        return self._outputs[name] if value is None or isinstance(value, list) else None
+
+    def run_with_iobinding(
+        self, iobinding: IOBinding, run_options: RunOptions | None = None
+    ) -> None:
+        """
+        Run the model between what is bound.
+
+        Raises
+        ------
+        FeedError
+            The binding is another session's, binds no output, or something in it does
+            not fit; then nothing bound was written.
+        """
+        if iobinding.session is not self:
+            raise FeedError("the binding belongs to another session; use its own")
+        if not iobinding.output_names:
+            raise FeedError("no output is bound; bind_output(name) first")
+        with self._lock:
+            results = self.run(iobinding.output_names, iobinding.feeds, run_options)
+            iobinding.deliver(results)
+
+    def run_async(
+        self,
+        output_names: Sequence[str] | None,
+        input_feed: Mapping[str, Any],
+        callback: Callback,
+        user_data: Any,
+        run_options: RunOptions | None = None,
+    ) -> None:
+        """
+        Run the model in a thread of its own.
+
+        Feeds are checked before it returns, and raise here; do not change them until
+        the callback is called.
+
+        Parameters
+        ----------
+        callback
+            Called in that thread as ``callback(outputs, user_data, error)``: ``error`` is
+            empty, or says why there are no outputs.
+        """
+        fetches, feeds = self._fetches(output_names), self._check(input_feed)
+        self._async.start(
+            lambda: self._execute(feeds, fetches, run_options), callback, user_data
+        )
+
+    def io_binding(self) -> IOBinding:
+        """Give an empty binding of inputs and outputs."""
+        return IOBinding(self)
+
+    def _execute(
+        self,
+        feeds: Mapping[str, Any],
+        fetches: Sequence[str],
+        options: RunOptions | None,
+    ) -> list[Any]:
+        if options is not None:
+            warn_unused("RunOptions", options.unused(), stacklevel=4)
+            if options.terminate:
+                raise RunError("the run was terminated: RunOptions.terminate is set")
+        with self._lock:
+            self._ensure_open()
+            if self._profile is None:
+                return self._pipeline.run(feeds, fetches)
+            with self._profile.span("model_run"):
+                return self._pipeline.run(feeds, fetches, profile=self._profile)
+
+    # --- profiling and closing -----------------------------------------------------------
+
+    def end_profiling(self) -> str:
+        """
+        Write the profile and stop profiling.
+
+        Returns
+        -------
+        str
+            The file's path; Perfetto and ``chrome://tracing`` open it.
+
+        Raises
+        ------
+        RunError
+            Profiling is not on, or was ended before.
+        """
+        with self._lock:
+            profile, self._profile = self._profile, None
+        if profile is None or self._unwritten is None:
+            raise RunError(
+                "profiling is not on; set SessionOptions.enable_profiling before opening"
+            )
+        self._unwritten.detach()
+        return profile.write()
+
+    def get_profiling_start_time_ns(self) -> int:
+        """Give the ``time.perf_counter_ns`` at which the profile began; 0 without one."""
+        return self._profiling_start
+
+    def close(self) -> None:
+        """Wait for runs under way, write an unfinished profile, give everything back."""
+        self._async.join()
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            if self._profile is not None:
+                self.end_profiling()
+            self._pipeline.close()
+
+    def _ensure_open(self) -> None:
+        if self._closed:
+            raise RunError("the session is closed")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()

@@ -1,0 +1,186 @@
+"""What a session was opened with, and how that becomes a pipeline, at each change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import attrs
+
+from seamline.errors import PinError, PlanError, near
+from seamline.feeds import with_sizes
+from seamline.graph import Graph, load
+from seamline.layer_rules import pins_by_annotation, pins_by_name
+from seamline.pipeline import Pipeline
+from seamline.profiling import Profile
+from seamline.provider_choice import ProviderEntry, choose_providers
+from seamline.session_options import (
+    DISABLE_CPU_FALLBACK,
+    LAYERS_BY_ANNOTATION,
+    LAYERS_BY_NAME,
+    SessionOptions,
+)
+from seamline.tensors import TensorType, ValueType
+from seamline.unsupported import warn_unused
+
+__all__ = ["Opening", "declared_inputs", "output_types", "take_keywords"]
+
+_ANNOTATION = "layer_ann"
+
+
+@attrs.frozen(eq=False)
+class Opening:
+    """Everything but the providers, which a session may change."""
+
+    source: Any
+    options: SessionOptions
+    pins: Mapping[str, str]
+    fallback: Any
+    seams: Any
+    max_seams: int | None
+    limits: Any
+    programs: int
+    settings: Any
+    plugins: tuple[Any, ...]
+    profile: Profile | None
+
+    def open(
+        self,
+        providers: Sequence[ProviderEntry] | None,
+        provider_options: Sequence[Mapping[str, Any]] | None,
+    ) -> Pipeline:
+        """Open the model on providers; those of the options where none are named."""
+        if not providers and self.options.has_providers():
+            providers = self.options.providers
+        chosen = choose_providers(
+            providers,
+            provider_options,
+            num_threads=self.options.intra_op_num_threads,
+            settings=self.settings,
+            plugins=self.plugins,
+        )
+        with (
+            self.profile.span("session_initialization")
+            if self.profile
+            else nullcontext()
+        ):
+            return Pipeline.open(
+                self.source,
+                providers=chosen,
+                pins=self._all_pins(),
+                fallback=self._fallback(),
+                seams=self.seams,
+                max_seams=self.max_seams,
+                limits=self.limits,
+                programs=self.programs,
+                settings=self.settings,
+                plugins=self.plugins,
+            )
+
+    def _fallback(self) -> Any:
+        entry = self.options.config_entries.get(DISABLE_CPU_FALLBACK)
+        if entry is None:
+            return self.fallback or "error"
+        meant = {"1": "error", "0": "allow"}[entry]
+        if self.fallback not in (None, meant):
+            raise PlanError(
+                f"fallback={self.fallback!r} and config entry {DISABLE_CPU_FALLBACK}={entry!r}, "
+                f"which stands for {meant!r}, contradict each other; give one of them"
+            )
+        return meant
+
+    def _all_pins(self) -> dict[str, str]:
+        entries = self.options.config_entries
+        by_name, by_annotation = (
+            entries.get(LAYERS_BY_NAME),
+            entries.get(LAYERS_BY_ANNOTATION),
+        )
+        if by_name and by_annotation:
+            raise PinError(
+                f"{LAYERS_BY_NAME} and {LAYERS_BY_ANNOTATION} are both set; give one of them"
+            )
+        pins = dict(self.pins)
+        if by_name:
+            pins = {**pins_by_name(by_name), **pins}
+        if by_annotation:
+            said = _annotations(load(self.source, limits=self.limits))
+            pins = {**pins_by_annotation(by_annotation, said), **pins}
+        return pins
+
+
+def _annotations(graph: Graph) -> dict[str, str]:
+    said: dict[str, str] = {}
+    for node in graph.walk():
+        text = node.source.metadata_props.get(_ANNOTATION)
+        if text:
+            said[node.name] = text
+    return said
+
+
+def declared_inputs(
+    graph: Graph, options: SessionOptions
+) -> tuple[dict[str, ValueType | None], dict[str, ValueType | None]]:
+    """Give the types of the inputs to feed, and of those that have a value of their own."""
+    needed: dict[str, ValueType | None] = {}
+    overridable: dict[str, ValueType | None] = {}
+    for name in graph.inputs:
+        kind = _by_denotation(graph, name, options.dimensions_by_denotation)
+        kind = with_sizes(kind, options.dimensions_by_name)
+        (overridable if name in graph.overridable else needed)[name] = kind
+    return needed, overridable
+
+
+def _by_denotation(
+    graph: Graph, name: str, sizes: Mapping[str, int]
+) -> ValueType | None:
+    kind = graph.types.get(name)
+    shape = graph.values[name].shape
+    if (
+        not sizes
+        or shape is None
+        or not isinstance(kind, TensorType)
+        or kind.shape is None
+    ):
+        return kind
+    dims = [
+        dim
+        if isinstance(dim, int)
+        else sizes.get(shape.get_denotation(axis) or "", dim)
+        for axis, dim in enumerate(kind.shape)
+    ]
+    return TensorType(kind.dtype, tuple(dims))
+
+
+def output_types(
+    graph: Graph, inferred: Mapping[str, ValueType | None]
+) -> dict[str, ValueType | None]:
+    """Give the types of the outputs: as declared, or inferred where that says more."""
+    return {
+        name: _fuller(graph.types.get(name), inferred.get(name))
+        for name in graph.outputs
+    }
+
+
+def _fuller(declared: ValueType | None, inferred: ValueType | None) -> ValueType | None:
+    if declared is None:
+        return inferred
+    if isinstance(declared, TensorType) and declared.shape is None:
+        return inferred or declared
+    return declared
+
+
+def take_keywords(given: Mapping[str, Any]) -> None:
+    """Name keywords of ONNX Runtime that change nothing; refuse any other."""
+    for name in given:
+        if name not in _IGNORED_KEYWORDS:
+            guess = near(
+                name, (*_IGNORED_KEYWORDS, "pins", "fallback", "seams", "limits")
+            )
+            raise TypeError(f"InferenceSession takes no keyword {name!r}{guess}")
+    warn_unused(
+        "InferenceSession", (f"{k}={v!r}" for k, v in given.items()), stacklevel=4
+    )
+
+
+_IGNORED_KEYWORDS = ("disabled_optimizers", "enable_fallback", "read_config_from_model")

@@ -1,0 +1,350 @@
+"""
+Types of values, and values known without running: symbolic at load, sized per signature.
+
+Inference is onnx-shape-inference's, one node at a time, so that a *part* of a graph can be
+resolved: the nodes that remain after a size was found at run time, or the body of a loop
+whose carried shapes have changed. It also follows small integer tensors (``Shape``,
+``Gather``, ``Concat`` ...), which is what makes most shape arithmetic known once the
+inputs' sizes are. Operators that it lacks go to ONNX's own inference, then to the
+provider that may know them, then to what the file declares.
+
+The library writes what it finds into the IR, so a resolution holds a lock on the model,
+forgets what an earlier one left, and gives its answer as values.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import attrs
+import numpy as np
+import onnx
+import onnx_ir as ir
+
+from seamline.errors import PlanError
+from seamline.graph import Graph, Node
+from seamline.provider import Array, NodeView, view_of
+from seamline.tensors import (
+    Dim,
+    OptionalType,
+    SequenceType,
+    Shape,
+    TensorType,
+    ValueType,
+    dtype_name,
+    numpy_dtype,
+    onnx_dtype,
+)
+
+__all__ = ["CONTROL_FLOW", "Infer", "Resolved", "resolve", "resolve_static"]
+
+CONTROL_FLOW = frozenset({"If", "Loop", "Scan"})
+#: Views: the output is the input's bytes, so a constant's view is a constant.
+_VIEWS = frozenset({"Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten"})
+_SYMBOLS = "pkg.onnx_shape_inference.sym_data"
+_lock = threading.RLock()
+
+#: Asks providers for the output types of an operator that ONNX does not define.
+Infer: TypeAlias = Callable[[NodeView], Sequence[ValueType | None] | None]
+Types: TypeAlias = dict[str, ValueType | None]
+
+
+@attrs.frozen(eq=False)
+class Resolved:
+    """
+    What is known of a part of a graph before it runs.
+
+    Attributes
+    ----------
+    types
+        Type of every value seen; None where nothing is known.
+    known
+        Arrays of values that depend on sizes and constants alone.
+    """
+
+    types: Mapping[str, ValueType | None]
+    known: Mapping[str, Array]
+
+
+def resolve(
+    graph: Graph,
+    nodes: Iterable[Node],
+    given: Mapping[str, ValueType | None],
+    known: Callable[[str], Array | None],
+    infer: Infer,
+) -> Resolved:
+    """
+    Resolve nodes in order, from the types of the values that come from outside.
+
+    Parameters
+    ----------
+    given
+        Types of every outside value that the nodes read.
+    known
+        Arrays of outside values that are known: constants, and what was resolved before.
+
+    Raises
+    ------
+    PlanError
+        A node's inputs cannot go together; names the node.
+    """
+    with _lock:
+        return _Resolution(graph, dict(given), known, infer).run(nodes)
+
+
+def resolve_static(
+    graph: Graph, known: Callable[[str], Array | None], infer: Infer
+) -> Mapping[str, ValueType | None]:
+    """
+    Give what is known of every value of the model, bodies included, before any feed.
+
+    Sizes that depend on feeds are symbols or None. Claims are collected on these types.
+    """
+    with _lock:
+        given: Types = {name: graph.types.get(name) for name in graph.inputs}
+        resolution = _Resolution(graph, given, known, infer)
+        resolution.deep(graph)
+        return resolution.types
+
+
+class _Resolution:
+    """One pass over nodes; holds the types and values found so far."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        given: Types,
+        known: Callable[[str], Array | None],
+        infer: Infer,
+    ) -> None:
+        # Imported here: it brings sympy, which a program that only loads does not need.
+        import onnx_shape_inference as osi
+
+        osi.registry.collect()
+        self.registry = osi.registry
+        self.context = osi.ShapeInferenceContext(dict(graph.opsets), policy="override")
+        self.graph = graph
+        self.types = given
+        self.outside = known
+        self.known: dict[str, Array] = {}
+        self.infer = infer
+        self._placed: set[str] = set()
+
+    def run(self, nodes: Iterable[Node]) -> Resolved:
+        for node in nodes:
+            self.node(node)
+        return Resolved(self.types, self.known)
+
+    def deep(self, graph: Graph) -> None:
+        """Resolve a graph and the bodies in it, each body before its owner's outputs."""
+        for node in graph.nodes:
+            for name, body in node.bodies.items():
+                self._enter(node, name, body)
+                self.deep(body)
+            self.node(node)
+
+    def constant(self, name: str) -> Array | None:
+        found = self.known.get(name)
+        return found if found is not None else self.outside(name)
+
+    # -- one node ----------------------------------------------------------------------
+
+    def node(self, node: Node) -> None:
+        for name in node.inputs:
+            if name and name not in self._placed:
+                self._place(name)
+        for name in node.writes:
+            _forget(self.graph.values[name])
+        version = self.context.get_opset_version(node.domain)
+        function = self.registry.get(node.domain, node.op_type, version)
+        found = (
+            self._native(node) if function is None else self._library(node, function)
+        )
+        for index, name in enumerate(node.outputs):
+            if name:
+                kind = found[index] if index < len(found) else None
+                self.types[name] = _merge(kind, self.graph.types.get(name))
+                self._placed.add(name)
+        self._learn(node)
+
+    def _library(
+        self, node: Node, function: Callable[..., None]
+    ) -> list[ValueType | None]:
+        try:
+            function(self.context, node.source)
+        except Exception as error:
+            raise PlanError(
+                f"node {node.name!r} ({node.qualified_op}): its inputs do not go "
+                f"together: {error}; they are {self._said(node)}"
+            ) from error
+        return [self._type(value) for value in node.source.outputs]
+
+    def _native(self, node: Node) -> list[ValueType | None]:
+        """Ask ONNX's own inference, then the providers."""
+        try:
+            schema = onnx.defs.get_schema(
+                node.op_type, max(node.since_version, 1), node.domain
+            )
+        except onnx.defs.SchemaError:
+            answer = self.infer(view_of(node, self.types, self.constant))
+            return list(answer or ())
+        types = {
+            name: ir.to_proto(self.graph.values[name]).type
+            for name in node.inputs
+            if name and isinstance(self.types.get(name), TensorType)
+        }
+        try:
+            found = onnx.shape_inference.infer_node_outputs(
+                schema, node.to_proto(), types, opset_imports=_imports(self.graph)
+            )
+        except Exception:  # the operator has no inference, or needs more than is known
+            return []
+        return [_from_proto(found.get(name)) for name in node.outputs]
+
+    def _learn(self, node: Node) -> None:
+        """Keep outputs that turned out to be known values."""
+        if len(node.writes) != 1 or node.bodies:
+            return
+        name = node.writes[0]
+        kind = self.types.get(name)
+        if not isinstance(kind, TensorType) or not kind.is_sized:
+            return
+        if node.op_type in _VIEWS and not node.domain:
+            source = self.constant(node.inputs[0])
+            if source is not None and source.size == np.prod(
+                kind.sizes, dtype=np.int64
+            ):
+                self.known[name] = source.reshape(kind.sizes)
+                return
+        value = self.graph.values[name]
+        data = self.context.get_symbolic_value(value) if len(kind.sizes) <= 1 else None
+        if data is None or not all(isinstance(item, int) for item in data):
+            return
+        if len(data) == np.prod(kind.sizes, dtype=np.int64):
+            array = np.array(data, dtype=numpy_dtype(kind.dtype)).reshape(kind.sizes)
+            array.flags.writeable = False
+            self.known[name] = array
+
+    # -- between our types and the IR's ------------------------------------------------
+
+    def _place(self, name: str) -> None:
+        """Tell the IR what is known of an outside value."""
+        self._placed.add(name)
+        value = self.graph.values[name]
+        array = self.outside(name)
+        if name not in self.types and array is not None:
+            self.types[name] = TensorType(dtype_name(array.dtype), array.shape)
+        kind = self.types.get(name, self.graph.types.get(name))
+        self.types[name] = kind
+        keep = value.const_value if value.is_initializer() and array is not None else None
+        _forget(value)
+        if keep is not None:
+            value.const_value = keep
+        elif array is not None and array.size <= 4096 and array.dtype.kind in "iufb":
+            value.const_value = ir.tensor(array)
+        if isinstance(kind, TensorType):
+            value.type = ir.TensorType(onnx_dtype(kind.dtype))
+            if kind.shape is not None:
+                value.shape = ir.Shape(kind.shape)
+                self.context.name_anonymous_dims(value)
+        elif kind is not None:
+            value.type = _ir_type(kind)
+
+    def _type(self, value: ir.Value) -> ValueType | None:
+        return _value_type(value.type, self._shape(value.shape))
+
+    def _shape(self, shape: ir.Shape | None) -> Shape | None:
+        if shape is None:
+            return None
+        dims: list[Dim] = []
+        for dim in shape:
+            size = dim if isinstance(dim, int) else dim.value
+            made_up = isinstance(size, str) and self.context.is_generated_symbol(size)
+            dims.append(None if made_up else size)
+        return tuple(dims)
+
+    def _enter(self, node: Node, attribute: str, body: Graph) -> None:
+        """Give a body's inputs the types that its owner's inputs bring."""
+        given = [
+            self.types.get(n, self.graph.types.get(n)) if n else None
+            for n in node.inputs
+        ]
+        for index, name in enumerate(body.inputs):
+            declared = body.types.get(name)
+            brought: ValueType | None = given[index] if index < len(given) else None
+            if node.op_type == "Loop" and index < 2:
+                brought = TensorType("bool" if index else "int64", ())
+            elif isinstance(brought, TensorType):
+                # Sizes may change from turn to turn; the element type may not.
+                brought = TensorType(brought.dtype, None)
+            self.types[name] = _merge(brought, declared)
+
+    def _said(self, node: Node) -> str:
+        return ", ".join(
+            str(self.types.get(n) or "?") if n else "-" for n in node.inputs
+        )
+
+
+def _merge(found: ValueType | None, declared: ValueType | None) -> ValueType | None:
+    """Fill from the file's declaration what inference left open: type and rank."""
+    if found is None:
+        if isinstance(declared, TensorType) and declared.shape is not None:
+            # A declared size may be a leftover of another input size; a type is not.
+            return TensorType(declared.dtype, (None,) * len(declared.shape))
+        return declared
+    if (
+        isinstance(found, TensorType)
+        and found.shape is None
+        and isinstance(declared, TensorType)
+        and declared.shape is not None
+    ):
+        return TensorType(found.dtype, (None,) * len(declared.shape))
+    return found
+
+
+def _forget(value: ir.Value) -> None:
+    value.shape = None
+    value.type = None
+    value.const_value = None
+    value.metadata_props.pop(_SYMBOLS, None)
+
+
+def _imports(graph: Graph) -> list[onnx.OperatorSetIdProto]:
+    return [onnx.helper.make_opsetid(d, v) for d, v in graph.opsets.items()]
+
+
+def _ir_type(kind: ValueType) -> Any:
+    if isinstance(kind, TensorType):
+        return ir.TensorType(onnx_dtype(kind.dtype))
+    inner = _ir_type(kind.element or TensorType("float32", None))
+    return (
+        ir.SequenceType(inner)
+        if isinstance(kind, SequenceType)
+        else ir.OptionalType(inner)
+    )
+
+
+def _value_type(kind: Any, shape: Shape | None) -> ValueType | None:
+    if kind is None:
+        return None
+    if isinstance(kind, ir.SequenceType):
+        return SequenceType(_value_type(kind.elem_type, None))
+    if isinstance(kind, ir.OptionalType):
+        inner = _value_type(kind.elem_type, None)
+        return OptionalType(None if isinstance(inner, OptionalType) else inner)
+    if kind.dtype == ir.DataType.UNDEFINED:
+        return None
+    return TensorType(dtype_name(kind.dtype), shape)
+
+
+def _from_proto(proto: onnx.TypeProto | None) -> ValueType | None:
+    if proto is None or not proto.WhichOneof("value"):
+        return None
+    found = ir.serde.deserialize_type_proto_for_type(proto)
+    shape = ir.serde.deserialize_type_proto_for_shape(proto)
+    sizes = None
+    if shape is not None:
+        sizes = tuple(d if isinstance(d, int) else d.value for d in shape)
+    return _value_type(found, sizes)

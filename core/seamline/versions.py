@@ -1,0 +1,81 @@
+"""What versions of ONNX a model may need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import onnx
+from onnx import helper
+
+from seamline.errors import ModelError
+
+__all__ = ["OLDEST_OPSET", "check_versions"]
+
+OLDEST_OPSET = 7  #: before it, broadcasting and shape inputs meant something else
+
+_RELEASE = helper.VERSION_TABLE[-1]
+# ONNX's own domains by the newest version that the installed onnx knows.
+_NEWEST = {"": onnx.defs.onnx_opset_version(), "ai.onnx.ml": int(_RELEASE[3])}
+
+
+def check_versions(
+    file: str, ir_version: int, opsets: Iterable[tuple[str, int]]
+) -> dict[str, int]:
+    """
+    Check a model's versions, and give its opset imports by domain.
+
+    Raises
+    ------
+    ModelError
+        A version is missing, too old, or newer than the installed onnx knows; names
+        both numbers. Domains that are not ONNX's own are not looked at.
+    """
+    if ir_version < 1:
+        raise ModelError(
+            file,
+            "",
+            "it states no IR version, so it is not an ONNX model, or is cut off",
+        )
+    if ir_version > onnx.IR_VERSION:
+        raise ModelError(
+            file,
+            "",
+            f"its IR version is {ir_version}; the installed onnx {onnx.__version__} "
+            f"knows up to {onnx.IR_VERSION}. To fix: upgrade onnx, or export for an "
+            "older version",
+        )
+    imports: dict[str, int] = {}
+    for written, version in opsets:
+        domain = "" if written == "ai.onnx" else written
+        if imports.setdefault(domain, version) != version:
+            raise ModelError(
+                file,
+                "",
+                f"it imports the domain {domain or 'ai.onnx'!r} twice, as opset "
+                f"{imports[domain]} and {version}",
+            )
+        _check_opset(file, domain, version)
+    return imports
+
+
+def _check_opset(file: str, domain: str, version: int) -> None:
+    newest = _NEWEST.get(domain)
+    if newest is None:
+        return
+    name = domain or "ai.onnx"
+    if version > newest:
+        raise ModelError(
+            file,
+            "",
+            f"it needs opset {version} of {name}; the installed onnx "
+            f"{onnx.__version__} knows up to {newest}. To fix: upgrade onnx, or export "
+            "for an older opset",
+        )
+    oldest = OLDEST_OPSET if domain == "" else 1
+    if version < oldest:
+        raise ModelError(
+            file,
+            "",
+            f"it needs opset {version} of {name}; the oldest that is read is {oldest}. "
+            "To fix: onnx.version_converter.convert_version",
+        )

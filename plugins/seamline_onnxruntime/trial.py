@@ -1,0 +1,148 @@
+"""
+Asks onnxruntime what it can run, by letting it load models of one node.
+
+Loading resolves the operator, its version, its types and its attributes to a kernel and
+makes that kernel, in about a millisecond. It is the only answer that counts what
+onnxruntime does besides looking in its kernel table: it inlines function bodies, and it
+runs float16 nodes in float32 between casts.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import attrs
+import onnx
+import onnxruntime as ort
+from onnx import helper
+
+from seamline.provider import NodeView
+from seamline.tensors import TensorType, ValueType, dtype_name, ort_type
+from seamline_onnxruntime.model import ir_version_for, value_info
+
+__all__ = ["Answer", "Trials", "has_own_kernel", "kernel_types", "reason_of"]
+
+
+@attrs.frozen
+class Answer:
+    """What onnxruntime said: None, or why not; and its outputs' types."""
+
+    why: str | None
+    outputs: tuple[ValueType | None, ...] = ()
+
+
+class Trials:
+    """Trial loads, each made once for a kind of node."""
+
+    def __init__(self) -> None:
+        self._answers: dict[tuple[bytes, object], Answer] = {}
+        options = ort.SessionOptions()
+        options.intra_op_num_threads = 1
+        options.inter_op_num_threads = 1
+        options.log_severity_level = 4
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+        self._options = options
+
+    def ask(self, node: NodeView, *, sizes: bool = False) -> Answer:
+        """
+        Load a node, or remember how that went.
+
+        Parameters
+        ----------
+        sizes
+            Declare the inputs' sizes too, so that the outputs' sizes are found.
+        """
+        proto = node.to_proto()
+        proto.name = "node"
+        inputs = [f"in{i}" if name else "" for i, name in enumerate(proto.input)]
+        outputs = [f"out{i}" if name else "" for i, name in enumerate(proto.output)]
+        proto.input[:], proto.output[:] = inputs, outputs
+        kinds = node.inputs if sizes else tuple(map(_dtype_only, node.inputs))
+        key = (proto.SerializeToString(deterministic=True), (node.since_version, kinds))
+        answer = self._answers.get(key)
+        if answer is None:
+            answer = self._answers[key] = self._load(proto, node.since_version, kinds)
+        return answer
+
+    def _load(
+        self, proto: onnx.NodeProto, version: int, kinds: tuple[ValueType | None, ...]
+    ) -> Answer:
+        declared = zip(proto.input, kinds, strict=False)
+        graph = helper.make_graph(
+            [proto],
+            "trial",
+            [value_info(name, kind) for name, kind in declared if name],
+            [onnx.ValueInfoProto(name=name) for name in proto.output if name],
+        )
+        opsets = {proto.domain: version}
+        model = helper.make_model(
+            graph,
+            opset_imports=[helper.make_opsetid(d, v) for d, v in opsets.items()],
+            ir_version=ir_version_for(opsets),
+        )
+        try:
+            session = ort.InferenceSession(
+                model.SerializeToString(),
+                self._options,
+                providers=["CPUExecutionProvider"],
+            )
+        except Exception as error:  # its exceptions share no base below Exception
+            return Answer(reason_of(error))
+        found = {o.name: _kind(o.type, o.shape) for o in session.get_outputs()}
+        return Answer(None, tuple([found.get(name) for name in proto.output]))
+
+
+def reason_of(error: Exception) -> str:
+    """Give what onnxruntime said, without its codes."""
+    said = " ".join(str(error).split())
+    return said.rsplit(" : ", 1)[-1] if said.startswith("[ONNXRuntimeError]") else said
+
+
+def kernel_types(node: NodeView) -> tuple[str, ...]:
+    """Give every type that kernels of the node's operator and version are registered for."""
+    found: dict[str, None] = {}
+    for kernel in _kernels().get((node.domain, node.op_type), ()):
+        first, last = kernel.version_range
+        if first <= node.since_version <= last:
+            for names in kernel.type_constraints.values():
+                found.update(dict.fromkeys(names))
+    return tuple(name.removeprefix("tensor(").removesuffix(")") for name in found)
+
+
+def has_own_kernel(node: NodeView) -> bool:
+    """Tell whether a kernel is registered that takes input 0 as it is."""
+    kind = node.tensor(0)
+    types = kernel_types(node)
+    return kind is None or not types or ort_type(kind)[7:-1] in types
+
+
+@cache
+def _kernels() -> dict[tuple[str, str], list[Any]]:
+    """Give the CPU's kernels by operator; empty where this build does not tell."""
+    from onnxruntime.capi import onnxruntime_pybind11_state as state
+
+    table: dict[tuple[str, str], list[Any]] = {}
+    for kernel in getattr(state, "get_all_opkernel_def", list)():
+        if kernel.provider == "CPUExecutionProvider":
+            table.setdefault((kernel.domain, kernel.op_name), []).append(kernel)
+    return table
+
+
+_SPELLED = {"float": "float32", "double": "float64"}
+
+
+def _kind(spelled: str, shape: list[int | str | None]) -> ValueType | None:
+    """Read a type; an empty shape means a scalar or unknown sizes, so it says unknown."""
+    if not spelled.startswith("tensor("):
+        return None
+    name = spelled[7:-1]
+    try:
+        dtype = dtype_name(_SPELLED.get(name, name))
+    except TypeError:
+        return None
+    return TensorType(dtype, tuple(shape) if shape else None)
+
+
+def _dtype_only(kind: ValueType | None) -> ValueType | None:
+    return TensorType(kind.dtype, None) if isinstance(kind, TensorType) else kind

@@ -1,0 +1,1 @@
+"""Any operator that ``onnx.reference`` implements: slow, exact, and only when named."""

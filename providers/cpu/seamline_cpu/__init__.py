@@ -1,0 +1,1 @@
+"""The CPU provider: NumPy and Numba kernels on the host."""

@@ -1,0 +1,167 @@
+"""What kernels that move data share: axes, host values, copies and index checks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from seamline.kernels import Call, Run
+from seamline.provider import Array
+
+__all__ = [
+    "axes_of",
+    "axis_of",
+    "copying",
+    "from_host",
+    "in_order",
+    "integers",
+    "nothing",
+    "row_offsets",
+    "same_bytes",
+    "strides_of",
+    "within",
+]
+
+
+def nothing() -> None:
+    """Run nothing: the output is the input's memory already."""
+
+
+def axis_of(axis: int, rank: int) -> int:
+    """
+    Count an axis from the front.
+
+    Raises
+    ------
+    ValueError
+        The axis lies outside ``[-rank, rank - 1]``.
+    """
+    if not -rank <= axis < rank:
+        raise ValueError(f"axis {axis} is outside a tensor of {rank} dimensions")
+    return axis % rank
+
+
+def axes_of(axes: Sequence[int], rank: int) -> tuple[int, ...]:
+    """Count axes from the front; an axis given twice is an error."""
+    found = tuple([axis_of(int(axis), rank) for axis in axes])
+    if len(set(found)) != len(found):
+        raise ValueError(f"axes {list(axes)} name one axis twice")
+    return found
+
+
+def integers(values: Array | None) -> tuple[int, ...] | None:
+    """Give a host array's elements as Python integers; None stays None."""
+    return None if values is None else tuple([int(v) for v in values.ravel()])
+
+
+def from_host(call: Call, indices: Sequence[int], make: Callable[..., Run]) -> Run:
+    """
+    Make a run from the values of host inputs: now if all are constant, else when known.
+
+    ``make`` takes one array, or None, for each index. What it made is kept for as long
+    as the values stay the same.
+    """
+    arrays = [call.input(index) for index in indices]
+    known = [call.constant(index) for index in indices]
+    if all(a is None or k is not None for a, k in zip(arrays, known, strict=True)):
+        return make(*known)
+    fed = [array for array in arrays if array is not None]
+    last: list[bytes] = []
+    run: Run = nothing
+
+    def again() -> None:
+        nonlocal last, run
+        now = [array.tobytes() for array in fed]
+        if now != last:
+            run = make(*[None if a is None else a.copy() for a in arrays])
+            last = now
+        run()
+
+    return again
+
+
+def copying(source: Array, target: Array) -> Run:
+    """Copy a view to a place of the same shape."""
+    if source.shape != target.shape:
+        raise ValueError(
+            f"gives {list(source.shape)}, the plan says {list(target.shape)}"
+        )
+    return partial(np.copyto, target, source)
+
+
+def same_bytes(source: Array, target: Array) -> Run:
+    """Give the input's bytes under the output's shape: nothing where they are there."""
+    if _address(source) == _address(target):
+        return nothing
+    return partial(np.copyto, target.reshape(-1), source.reshape(-1))
+
+
+def _address(array: Array) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def in_order(runs: Sequence[Run]) -> Run:
+    """Join runs into one."""
+    if not runs:
+        return nothing
+    if len(runs) == 1:
+        return runs[0]
+    steps = tuple(runs)
+
+    def run() -> None:
+        for step in steps:
+            step()
+
+    return run
+
+
+def within(indices: Array, size: int, axis: int) -> Array:
+    """
+    Count indices from the front, as ``intp``.
+
+    Raises
+    ------
+    IndexError
+        An index lies outside ``[-size, size - 1]``; names it, the axis and the size.
+    """
+    found = indices.astype(np.intp, copy=False)
+    if not found.size:
+        return found
+    low = found.min()
+    if low < -size or found.max() >= size:
+        wrong = found[(found < -size) | (found >= size)].flat[0]
+        raise IndexError(
+            f"index {wrong} is out of bounds for axis {axis} with size {size}"
+        )
+    return np.where(found < 0, found + size, found) if low < 0 else found
+
+
+def row_offsets(indices: Array, sizes: Sequence[int], first_axis: int = 0) -> Array:
+    """
+    Turn index tuples, the last axis of ``indices``, into numbers of rows.
+
+    ``sizes`` are those of the axes that the tuples index; the first of them is the data's
+    axis ``first_axis``.
+    """
+    total: Any = np.zeros(indices.shape[:-1], np.intp)
+    for column, size in enumerate(sizes):
+        total = total * size + within(indices[..., column], size, first_axis + column)
+    return np.asarray(total)
+
+
+def strides_of(shape: Sequence[int]) -> tuple[int, ...]:
+    """
+    Give the distances, in elements, between neighbours along each axis.
+
+    Examples
+    --------
+    >>> strides_of((2, 3, 4))
+    (12, 4, 1)
+    """
+    found = [1]
+    for size in reversed(shape[1:]):
+        found.append(found[-1] * size)
+    return tuple(reversed(found))[: len(shape)]

@@ -1,0 +1,184 @@
+"""
+Compiled commands: ``void(arguments, share, shares)``, run by threads without Python.
+
+A command's arguments are 64-bit integers in memory: addresses and sizes. Workers spin for
+a moment after each command, in compiled code that holds no interpreter lock, and then
+sleep; waking a sleeping core takes some 50 us, longer than many commands. Shares are
+claimed by compare-and-swap on one word that holds the command's number too, so the caller
+takes whatever a late worker has not, and a worker that comes too late finds nothing. A
+caller that finds the workers busy with another thread's command runs its shares alone.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+from numba import types
+from numba.core.ccallback import CFunc
+
+from seamline_cpu.atomics import WORDS, launch, run_alone, serve
+from seamline_cpu.jit_cache import attach
+
+__all__ = ["Command", "bind", "close", "command"]
+
+_ARGUMENTS = (types.CPointer(types.int64), types.int64, types.int64)
+_SPINS = 4000  # pauses of some 15-40 ns each: about 100 us, twice what waking takes
+
+
+@attrs.define(eq=False)
+class Command:
+    """A function that becomes a C function when its address is first asked for."""
+
+    function: Callable[..., None]
+    _compiled: Any = attrs.field(default=None, init=False)
+    _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
+
+    @property
+    def address(self) -> int:
+        """Give the C function's address, compiled or loaded from the cache."""
+        with self._lock:
+            if self._compiled is None:
+                options = {"error_model": "numpy"}
+                made = CFunc(self.function, (_ARGUMENTS, types.void), {}, options)
+                attach(made, self.function)
+                made.compile()
+                self._compiled = made
+        return int(self._compiled.address)
+
+
+def command(function: Callable[..., None]) -> Command:
+    """
+    Make a command of ``function(arguments, share, shares)``, compiled when first bound.
+
+    ``arguments`` is a C array of int64; ``floats(arguments[i])`` and its like of
+    :mod:`seamline_cpu.atomics` take an address for an array. It must not raise.
+    """
+    return Command(function)
+
+
+def bind(
+    what: Command, arguments: Sequence[int], shares: int, *, keep: object = None
+) -> Callable[[], None]:
+    """
+    Give the function that runs a command over fixed arguments.
+
+    Parameters
+    ----------
+    shares
+        Into how many parts the work falls, and the most threads that work on it.
+    keep
+        What must live as long as the function, such as packed weights.
+    """
+    values = np.array(arguments, np.int64)
+    kept = (values, keep)
+    target, where = what.address, values.ctypes.data
+    if shares <= 1:
+
+        def alone(kept: object = kept) -> None:
+            run_alone(target, where, 1)
+
+        return alone
+
+    def run(kept: object = kept) -> None:
+        crew = _crew
+        if crew.asleep or len(crew.workers) < shares - 1:
+            crew.rouse(shares - 1)
+        launch(crew.control, target, where, shares)
+
+    return run
+
+
+@attrs.define(eq=False)
+class _Worker:
+    """One thread; ``bell`` is held while it is awake."""
+
+    bell: threading.Lock = attrs.field(factory=threading.Lock)
+    asleep: bool = False
+    thread: threading.Thread | None = None
+
+
+class _Crew:
+    """The workers of this process and their control block."""
+
+    def __init__(self) -> None:
+        self._block = np.zeros(WORDS + 8, np.int64)
+        start = self._block.ctypes.data
+        self.control = start + -start % 64
+        self.workers: list[_Worker] = []
+        self.asleep = 0
+        self._lock = threading.Lock()
+
+    def rouse(self, size: int) -> None:
+        """Have ``size`` workers, or as many as can be started, and wake all."""
+        with self._lock:
+            while len(self.workers) < size:
+                worker = _Worker()
+                worker.bell.acquire()
+                worker.thread = threading.Thread(
+                    target=self._work,
+                    args=(worker,),
+                    name=f"seamline-cpu-native-{len(self.workers) + 1}",
+                    daemon=True,
+                )
+                try:
+                    worker.thread.start()
+                except RuntimeError:  # at exit, or at the system's limit: fewer help
+                    return
+                self.workers.append(worker)
+            self._wake()
+
+    def _wake(self) -> None:
+        for worker in self.workers:
+            if worker.asleep:
+                worker.asleep = False
+                self.asleep -= 1
+                worker.bell.release()
+
+    def _work(self, worker: _Worker) -> None:
+        seen = 0
+        while (seen := serve(self.control, seen, _SPINS)) >= 0:
+            with self._lock:
+                worker.asleep = True
+                self.asleep += 1
+            worker.bell.acquire()
+
+    def close(self) -> None:
+        """End the workers and wait for them."""
+        stop = self._block[(self.control - self._block.ctypes.data) // 8 + 32 :]
+        with self._lock:
+            stop[0] = 1
+            self._wake()
+            workers, self.workers = self.workers, []
+        for worker in workers:
+            # One that was about to fall asleep while we rang does so now.
+            while worker.thread is not None and worker.thread.is_alive():
+                with self._lock:
+                    if worker.asleep:
+                        worker.asleep = False
+                        worker.bell.release()
+                worker.thread.join(0.01)
+        self.asleep = 0
+        stop[0] = 0
+
+
+_crew = _Crew()
+
+
+def close() -> None:
+    """End the workers; the next command starts new ones."""
+    _crew.close()
+
+
+def _forget() -> None:
+    global _crew
+    _crew = _Crew()
+
+
+os.register_at_fork(after_in_child=_forget)
+atexit.register(close)

@@ -1,0 +1,166 @@
+"""
+Numba's compiled code on disk, as an optimisation that cannot fail.
+
+Numba's own cache raises where no folder can be written, where a file was cut short, and
+mixes up signatures when two processes fill it at once, because it numbers its data files
+through an index. It also keys a function by its own source file alone. Here a file is
+named by the hash of all that the code depends on: signature, CPU and its features,
+byte code, Numba's and NumPy's versions, and the sources and constants of everything that
+the function calls. A file starts with the digest of its content, is written aside and
+moved into place, and whatever is wrong with it means that the function is compiled anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numba
+import numpy as np
+from numba.core import caching
+
+__all__ = ["SafeCache", "attach"]
+
+_DIGEST = 32
+_SCALARS = (bool, int, float, str, tuple, np.generic, np.dtype)
+_warned: set[str] = set()
+
+
+def attach(dispatcher: Any, function: Callable[..., Any]) -> None:
+    """Give a Numba dispatcher its place on disk, or none with one warning."""
+    try:
+        dispatcher._cache = SafeCache(function)
+    except (RuntimeError, OSError, AttributeError) as error:
+        # "No locator": neither beside the source nor in the user's own folder.
+        _warn_once(os.path.dirname(function.__code__.co_filename), error)
+
+
+class SafeCache(caching.FunctionCache):  # type: ignore[misc]  # Numba has no types
+    """One function's compiled code on disk: one file for each key, no index."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)
+        self._cache_file = _Files(
+            self._cache_path, self._impl.filename_base, _stamp(function)
+        )
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Give the compiled code for a signature, or None to have it compiled."""
+        try:
+            return super().load_overload(sig, target_context)
+        except Exception as error:
+            _warn_once(self._cache_path, error)
+            return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep compiled code; a failure is told once and otherwise has no effect."""
+        try:
+            super().save_overload(sig, data)
+        except Exception as error:
+            _warn_once(self._cache_path, error)
+
+
+class _Files:
+    """Stands for Numba's ``IndexDataCacheFile``."""
+
+    def __init__(self, folder: str, base: str, stamp: str) -> None:
+        self._folder, self._base, self._stamp = folder, base, stamp
+
+    def _path(self, key: Any) -> str:
+        text = repr((key, self._stamp)).encode()
+        name = hashlib.blake2b(text, digest_size=12).hexdigest()
+        return os.path.join(self._folder, f"{self._base}.{name}.nbc")
+
+    def load(self, key: Any) -> Any:
+        path = self._path(key)
+        try:
+            with open(path, "rb") as file:
+                content = file.read()
+        except FileNotFoundError:
+            return None
+        digest, body = content[:_DIGEST], content[_DIGEST:]
+        if hashlib.blake2b(body, digest_size=_DIGEST).digest() != digest:
+            raise ValueError(f"{os.path.basename(path)} is damaged")
+        return pickle.loads(body)
+
+    def save(self, key: Any, data: Any) -> None:
+        body = caching.dumps(data)
+        digest = hashlib.blake2b(body, digest_size=_DIGEST).digest()
+        handle, aside = tempfile.mkstemp(".tmp", self._base, self._folder)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(digest + body)
+            os.replace(aside, self._path(key))
+        except BaseException:
+            os.unlink(aside)
+            raise
+
+    def flush(self) -> None:
+        """Forget nothing: files of other keys stay valid."""
+
+
+def _stamp(function: Callable[..., Any]) -> str:
+    """Hash the sources and constants that a function's compiled code depends on."""
+    told = hashlib.blake2b(digest_size=16)
+    for text in (numba.__version__, np.__version__, *sorted(_facts(function, set()))):
+        told.update(text.encode())
+    return told.hexdigest()
+
+
+def _facts(function: Callable[..., Any], seen: set[int]) -> Iterator[str]:
+    if id(function) in seen:
+        return
+    seen.add(id(function))
+    path = function.__code__.co_filename
+    yield f"{os.path.basename(path)} {_source_digest(path)}"
+    closed = [cell.cell_contents for cell in function.__closure__ or ()]
+    named = [function.__globals__.get(name) for name in _names(function.__code__)]
+    for name, value in zip((*function.__code__.co_freevars, *_names(function.__code__)),
+                           (*closed, *named), strict=True):  # fmt: skip
+        if isinstance(value, _SCALARS):
+            yield f"{name}={value!r}"
+        inner = getattr(value, "py_func", None) or getattr(value, "_defn", None)
+        if inner is not None and hasattr(inner, "__code__"):
+            yield from _facts(inner, seen)
+
+
+def _names(code: Any) -> tuple[str, ...]:
+    """Give the names that a function's code reads, those of inner functions included."""
+    names = list(code.co_names)
+    for constant in code.co_consts:
+        if hasattr(constant, "co_names"):
+            names += _names(constant)
+    return tuple(dict.fromkeys(names))
+
+
+_digests: dict[str, str] = {}
+
+
+def _source_digest(path: str) -> str:
+    if path not in _digests:
+        try:
+            with open(path, "rb") as file:
+                _digests[path] = hashlib.blake2b(
+                    file.read(), digest_size=16
+                ).hexdigest()
+        except OSError:  # inside a zip: the package's version stands for it
+            _digests[path] = ""
+    return _digests[path]
+
+
+def _warn_once(folder: str, error: Exception) -> None:
+    if folder in _warned:
+        return
+    _warned.add(folder)
+    warnings.warn(
+        f"compiled kernels are not cached in {folder!r} ({type(error).__name__}: {error}); "
+        "they are compiled again in each process. To fix: make the folder writable, "
+        "remove damaged files from it, or set NUMBA_CACHE_DIR to another one.",
+        RuntimeWarning,
+        stacklevel=4,
+    )

@@ -1,0 +1,33 @@
+"""CPU kernels, one module per operator family; importing this package fills the table."""
+
+from seamline_cpu.kernels import activations as activations
+from seamline_cpu.kernels import arithmetic as arithmetic
+from seamline_cpu.kernels import attention as attention
+from seamline_cpu.kernels import attention_contrib as attention_contrib
+from seamline_cpu.kernels import batch_normalization as batch_normalization
+from seamline_cpu.kernels import cumulative as cumulative
+from seamline_cpu.kernels import einsum as einsum
+from seamline_cpu.kernels import elementwise as elementwise
+from seamline_cpu.kernels import gathering as gathering
+from seamline_cpu.kernels import layer_normalization as layer_normalization
+from seamline_cpu.kernels import logic as logic
+from seamline_cpu.kernels import losses as losses
+from seamline_cpu.kernels import matmul as matmul
+from seamline_cpu.kernels import matmul_integer as matmul_integer
+from seamline_cpu.kernels import matmul_nbits as matmul_nbits
+from seamline_cpu.kernels import padding as padding
+from seamline_cpu.kernels import powers as powers
+from seamline_cpu.kernels import random as random
+from seamline_cpu.kernels import reductions as reductions
+from seamline_cpu.kernels import resizing as resizing
+from seamline_cpu.kernels import rotary as rotary
+from seamline_cpu.kernels import scattering as scattering
+from seamline_cpu.kernels import shapes as shapes
+from seamline_cpu.kernels import slicing as slicing
+from seamline_cpu.kernels import softmax as softmax
+from seamline_cpu.kernels import sorting as sorting
+from seamline_cpu.kernels import strings as strings
+from seamline_cpu.kernels import suppression as suppression
+from seamline_cpu.table import TABLE
+
+__all__ = ["TABLE"]

@@ -1,0 +1,191 @@
+"""Activations: Relu and its kin, the sigmoids, Gelu and its kin, Clip."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from seamline.kernels import Call, Run
+from seamline.provider import Array
+from seamline.tensors import FLOATS, NUMBERS, SIGNED
+from seamline_cpu.kernels import formulas
+from seamline_cpu.kernels.elementwise import COMPILED
+from seamline_cpu.kernels.pointwise import (
+    COMPILED_FROM,
+    Formula,
+    bind_ufunc,
+    in_sequence,
+)
+from seamline_cpu.table import TABLE
+
+__all__: list[str] = []
+
+#: Formula, and its two parameters: a number, or an attribute and its default.
+_SPECS: dict[str, tuple[Formula, tuple[Any, ...]]] = {
+    "Sigmoid": (formulas.SIGMOID, ()),
+    "HardSigmoid": (formulas.HARD_SIGMOID, (("alpha", 0.2), ("beta", 0.5))),
+    "HardSwish": (formulas.HARD_SWISH, (1 / 6, 0.5)),
+    "LeakyRelu": (formulas.LEAKY_RELU, (("alpha", 0.01),)),
+    "Elu": (formulas.ELU, (("alpha", 1.0),)),
+    "Selu": (
+        formulas.SELU,
+        (("alpha", 1.67326319217681884765625), ("gamma", 1.05070102214813232421875)),
+    ),
+    "Celu": (formulas.CELU, (("alpha", 1.0),)),
+    "Softplus": (formulas.SOFTPLUS, ()),
+    "Softsign": (formulas.SOFTSIGN, ()),
+    "ThresholdedRelu": (formulas.THRESHOLDED_RELU, (("alpha", 1.0),)),
+    "Mish": (formulas.MISH, ()),
+    "Swish": (formulas.SWISH, (("alpha", 1.0),)),
+}
+
+
+def _of_formula(formula: Formula, parameters: tuple[Any, ...], call: Call) -> Run:
+    given = [call.attr(*p) if isinstance(p, tuple) else p for p in parameters]
+    return formula.bind(call, *given)
+
+
+for _op, (_formula, _parameters) in _SPECS.items():
+    _compiled = _formula.loop is not None
+    TABLE.kernel(
+        _op,
+        dtypes=FLOATS,
+        aliases=((0, 0),),
+        variant="numba" if _compiled else "",
+        because=COMPILED if _compiled else "",
+    )(functools.partial(_of_formula, _formula, _parameters))
+
+
+@TABLE.kernel("Shrink", dtypes=NUMBERS, aliases=((0, 0),))
+def shrink(call: Call) -> Run:
+    """Bind Shrink: toward 0 by ``bias`` outside of ``lambd``, 0 within."""
+    return formulas.SHRINK.bind(call, call.attr("bias", 0.0), call.attr("lambd", 0.5))
+
+
+@functools.cache
+def _zeros(dtype: Any) -> Array:
+    return np.zeros(COMPILED_FROM, dtype)
+
+
+@TABLE.kernel(
+    "Relu", dtypes=FLOATS + SIGNED, aliases=((0, 0),), variant="numba", because=COMPILED
+)
+def relu(call: Call) -> Run:
+    """Bind Relu: max(x, 0), NaN kept."""
+    x = call.inputs[0]
+    if x.dtype == np.float32 and x.size >= COMPILED_FROM:
+        return formulas.CLIP.bind(call, 0.0, np.inf)
+    if not 64 < x.size <= COMPILED_FROM:
+        return bind_ufunc(call, np.maximum, x, np.zeros((), x.dtype))
+    # NumPy's maximum of an array and a scalar is not vectorised; of two arrays it is.
+    zeros = _zeros(x.dtype)[: x.size].reshape(x.shape)
+    return bind_ufunc(call, np.maximum, x, zeros)
+
+
+@TABLE.kernel(
+    "Clip",
+    since=(6, 10),
+    dtypes=FLOATS,
+    aliases=((0, 0),),
+    variant="numba",
+    because=COMPILED,
+)
+def clip_by_attributes(call: Call) -> Run:
+    """Bind Clip with its bounds as attributes."""
+    low, high = call.attr("min", -np.inf), call.attr("max", np.inf)
+    return formulas.CLIP.bind(call, low, high)
+
+
+@TABLE.kernel(
+    "Clip",
+    since=11,
+    dtypes=NUMBERS,
+    aliases=((0, 0),),
+    variant="numba",
+    because=COMPILED,
+)
+def clip(call: Call) -> Run:
+    """Bind Clip: min(max, max(input, min)), so a min above max gives max everywhere."""
+    x, out = call.inputs[0], call.outputs[0]
+    bounds = [
+        None if call.input(i) is None else call.input(i).reshape(()) for i in (1, 2)
+    ]
+    known = all(
+        b is None or call.constant(i) is not None
+        for i, b in ((1, bounds[0]), (2, bounds[1]))
+    )
+    if known and x.dtype == np.float32:
+        low = -np.inf if bounds[0] is None else float(bounds[0])
+        high = np.inf if bounds[1] is None else float(bounds[1])
+        # A NaN for a bound makes all NaN, which only the ufuncs do.
+        if not np.isnan([low, high]).any():
+            return formulas.CLIP.bind(call, low, high)
+    runs = []
+    source: Array = x
+    for ufunc, bound in ((np.maximum, bounds[0]), (np.minimum, bounds[1])):
+        if bound is not None:
+            runs.append(bind_ufunc(call, ufunc, source, bound))
+            source = out
+    return in_sequence(runs or [functools.partial(np.copyto, out, x)])
+
+
+@TABLE.kernel(
+    "Gelu",
+    since=20,
+    dtypes=FLOATS,
+    aliases=((0, 0),),
+    variant="numba",
+    because=COMPILED,
+)
+def gelu(call: Call) -> Run:
+    """Bind Gelu, exact or by tanh."""
+    exact = call.attr("approximate", "none") == "none"
+    return (formulas.GELU if exact else formulas.GELU_TANH).bind(call)
+
+
+_microsoft = functools.partial(
+    TABLE.kernel,
+    domain="com.microsoft",
+    dtypes=FLOATS,
+    variant="numba",
+    because=COMPILED,
+)
+
+
+@_microsoft("Gelu", aliases=((0, 0),))
+def gelu_of_microsoft(call: Call) -> Run:
+    """Bind the contributed Gelu, which is exact."""
+    return formulas.GELU.bind(call)
+
+
+@_microsoft("QuickGelu", aliases=((0, 0),))
+def quick_gelu(call: Call) -> Run:
+    """Bind QuickGelu: x times the sigmoid of alpha x."""
+    return formulas.SWISH.bind(call, call.attr("alpha", 1.702))
+
+
+@_microsoft("FastGelu", aliases=((0, 0),))
+def fast_gelu(call: Call) -> Run:
+    """Bind FastGelu: Gelu by tanh, of the input plus a bias if there is one."""
+    return _after_bias(formulas.GELU_TANH, call)
+
+
+@_microsoft("BiasGelu", aliases=((0, 0),))
+def bias_gelu(call: Call) -> Run:
+    """Bind BiasGelu: exact Gelu of the input plus a bias along the last axis."""
+    return _after_bias(formulas.GELU, call)
+
+
+def _after_bias(formula: Formula, call: Call) -> Run:
+    x, bias, out = call.inputs[0], call.input(1), call.outputs[0]
+    if bias is None:
+        return formula.bind(call)
+    if x.dtype.itemsize == 2:
+        # The sum stays in float32, for a half would be rounded twice.
+        total = np.empty(x.shape, np.float32)
+        add = functools.partial(np.add, x, bias, out=total, dtype=np.float32)
+        return in_sequence([add, formula.bind(call, x=total)])
+    add = bind_ufunc(call, np.add, x, bias)
+    return in_sequence([add, formula.bind(call, x=out)])

@@ -1,0 +1,148 @@
+"""Attention of ONNX's own domain (23, 24, 25), carried out in float32 or float64."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from seamline.kernels import Call, Run
+from seamline.provider import Array, NodeView
+from seamline.tensors import FLOATS
+from seamline_cpu.kernels.attention_math import attend, heads_first, visible
+from seamline_cpu.kernels.rows import threads_of
+from seamline_cpu.table import TABLE
+
+__all__: list[str] = []
+
+
+def _refused(view: NodeView) -> str | None:
+    past = view.has_input(4), view.has_input(5)
+    if past[0] != past[1]:
+        return "past_key and past_value come together or not at all"
+    if past[0] and view.has_input(6):
+        return "nonpad_kv_seqlen is for a cache kept outside, and past_key is given too"
+    q = view.tensor(0)
+    rank = None if q is None or q.shape is None else len(q.shape)
+    if rank not in (None, 3, 4):
+        return f"Q has rank {rank}, not 3 or 4"
+    named = {"q_num_heads", "kv_num_heads"} <= set(view.attributes)
+    if rank == 3 and not named:
+        return "Q has rank 3, and q_num_heads and kv_num_heads are not both given"
+    return None
+
+
+def _wide_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return np.dtype(np.float64 if dtype == np.float64 else np.float32)
+
+
+def _mask_bias(mask: Array, keys: int, wide: np.dtype[Any]) -> Array:
+    """Turn a mask into what is added: True is 0, False minus infinity; short is padded."""
+    if mask.dtype == bool:
+        bias = np.where(mask, wide.type(0), wide.type(-np.inf))
+    else:
+        bias = mask.astype(wide)
+    short = keys - mask.shape[-1] if mask.ndim and mask.shape[-1] != 1 else 0
+    if mask.ndim and mask.shape[-1] == 1 and keys > 1:
+        short = 0  # one column broadcasts
+    if short > 0:
+        widths = [(0, 0)] * (mask.ndim - 1) + [(0, short)]
+        bias = np.pad(bias, widths, constant_values=-np.inf)
+    return bias
+
+
+def _bias(
+    call: Call, seen: Array | None, queries: int, keys: int, wide: np.dtype[Any]
+) -> Array | None:
+    """Add up the mask given, the positions seen, and the padding of the cache."""
+    mask, lengths = call.input(3), call.input(6)
+    bias = None if mask is None else _mask_bias(mask, keys, wide)
+    if lengths is not None:
+        counts = lengths.reshape(-1, 1, 1, 1)
+        full = np.arange(keys) < counts
+        if seen is None and (_positional(call)):
+            sides = _sides(call)
+            full = full & visible(queries, keys, lengths.reshape(-1) - queries, **sides)
+        seen = full if seen is None else seen & full
+    if seen is not None:
+        hidden = np.where(seen, wide.type(0), wide.type(-np.inf))
+        bias = hidden if bias is None else bias + hidden
+    return bias
+
+
+def _sides(call: Call) -> dict[str, Any]:
+    return {
+        "causal": bool(call.attr("is_causal", 0)),
+        "left": call.attr("left_window_size", -1),
+        "right": call.attr("right_window_size", -1),
+    }
+
+
+def _positional(call: Call) -> bool:
+    sides = _sides(call)
+    return sides["causal"] or sides["left"] >= 0 or sides["right"] >= 0
+
+
+def _joined(past: Array | None, now: Array, target: Array | None) -> Array:
+    """Put what is new behind what is past, in the output where one is asked for."""
+    if past is None:
+        if target is not None:
+            target[...] = now
+        return now
+    out = np.empty(
+        (*now.shape[:2], past.shape[2] + now.shape[2], now.shape[3]), now.dtype
+    )
+    out = out if target is None else target
+    out[:, :, : past.shape[2]] = past
+    out[:, :, past.shape[2] :] = now
+    return out
+
+
+@TABLE.kernel(
+    "Attention", since=23, dtypes={0: FLOATS, 1: FLOATS, 2: FLOATS}, when=_refused
+)
+def attention(call: Call) -> Run:
+    """
+    Bind Attention: grouped heads, masks, windows, caches, cap, and the scores asked for.
+
+    Scores are always made in float32 or float64, at least as precise as any
+    ``softmax_precision`` but float64's, which is honoured.
+    """
+    q, k, v, y = call.input(0), call.input(1), call.input(2), call.output(0)
+    q = heads_first(q, call.attr("q_num_heads", 0))
+    k, v = (heads_first(x, call.attr("kv_num_heads", 0)) for x in (k, v))
+    past_k, past_v = call.input(4), call.input(5)
+    before = 0 if past_k is None else past_k.shape[2]
+    queries, keys = q.shape[2], before + k.shape[2]
+    wide = (
+        np.dtype(np.float64)
+        if call.attr("softmax_precision") == 11
+        else _wide_of(q.dtype)
+    )
+    seen = None
+    if call.input(6) is None and _positional(call):
+        seen = visible(queries, keys, before, **_sides(call))
+    scores = call.output(3)
+    out = (
+        y.reshape(*y.shape[:2], q.shape[1], -1).transpose(0, 2, 1, 3)
+        if y.ndim == 3
+        else y
+    )
+    chosen: dict[str, Any] = {
+        "scale": call.attr("scale"),
+        "softcap": float(call.attr("softcap", 0.0)),
+        "threads": threads_of(call.options),
+        "qk_mode": -1 if scores is None else call.attr("qk_matmul_output_mode", 0),
+    }
+
+    def run() -> None:
+        all_k = _joined(past_k, k, call.output(1))
+        all_v = _joined(past_v, v, call.output(2))
+        bias = _bias(call, seen, queries, keys, wide)
+        wides = [np.asarray(x, wide) for x in (q, all_k, all_v)]
+        got, kept = attend(*wides, bias=bias, **chosen)
+        out[...] = got
+        if scores is not None:
+            scores[...] = kept
+
+    return run

@@ -1,0 +1,170 @@
+"""
+onnxruntime's MultiHeadAttention and Attention in their common forms.
+
+A key that the mask excludes gets ``mask_filter_value`` (-10000) added to its score, as
+onnxruntime does; a key after its query is excluded outright.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from seamline.kernels import Call, Run
+from seamline.provider import Array, NodeView
+from seamline_cpu.kernels.attention_math import attend, heads_first, visible
+from seamline_cpu.kernels.rows import threads_of
+from seamline_cpu.table import TABLE
+
+__all__: list[str] = []
+
+CONTRIB = "com.microsoft"
+_DTYPES = ("float32", "float16")
+_INDEX = ("int32",)
+
+
+def _rank(view: NodeView, index: int) -> int | None:
+    kind = view.tensor(index)
+    return None if kind is None or kind.shape is None else len(kind.shape)
+
+
+def _refused_multi_head(view: NodeView) -> str | None:
+    if _rank(view, 0) == 5 or _rank(view, 1) == 5:
+        return "packed QKV or KV of rank 5 is not implemented"
+    if not (view.has_input(1) and view.has_input(2)):
+        return "a query without key and value (packed QKV) is not implemented"
+    if view.has_input(8) or view.has_input(9):
+        return "a shared cache buffer (past_sequence_length, cache_indirection) is not implemented"
+    if view.has_input(6) != view.has_input(7):
+        return "past_key and past_value come together or not at all"
+    return None
+
+
+def _mask_bias(
+    mask: Array | None, batch: int, queries: int, keys: int, value: float
+) -> Array | None:
+    """Turn a mask of 0 and 1, or of lengths, into what is added to scores."""
+    if mask is None:
+        return None
+    if mask.ndim == 1:
+        ends = mask[:batch].reshape(batch, 1, 1, 1)
+        starts = (
+            mask[batch : 2 * batch].reshape(-1, 1, 1, 1) if mask.size > batch else 0
+        )
+        at = np.arange(keys)
+        keep = (at < ends) & (at >= starts)
+    elif mask.ndim == 2:
+        keep = mask[:, None, None, :] != 0
+    else:
+        keep = mask[:, None] != 0
+    if keep.shape[-1] != keys:
+        raise ValueError(f"the mask spans {keep.shape[-1]} keys of {keys}")
+    return np.where(keep, np.float32(0), np.float32(value))
+
+
+def _total_bias(
+    call: Call, mask: Array | None, extra: Array | None, q: Array, keys: int
+) -> Any:
+    batch, _, queries, _ = q.shape
+    value = float(call.attr("mask_filter_value", -10000.0))
+    bias = _mask_bias(mask, batch, queries, keys, value)
+    if extra is not None:
+        wide = extra.astype(np.float32)
+        bias = wide if bias is None else bias + wide
+    if call.attr("unidirectional", 0):
+        seen = visible(queries, keys, keys - queries, causal=True)
+        hidden = np.where(seen, np.float32(0), np.float32(-np.inf))
+        bias = hidden if bias is None else bias + hidden
+    return bias
+
+
+def _put(target: Array | None, value: Array) -> None:
+    if target is not None:
+        target[...] = value
+
+
+def _split(y: Array, heads: int) -> Array:
+    return y.reshape(*y.shape[:2], heads, -1).transpose(0, 2, 1, 3)
+
+
+@TABLE.kernel(
+    "MultiHeadAttention", domain=CONTRIB, dtypes={0: _DTYPES, 4: _INDEX},
+    when=_refused_multi_head,
+)  # fmt: skip
+def multi_head_attention(call: Call) -> Run:
+    """Bind MultiHeadAttention: separate query, key and value, or key and value cached."""
+    q, k, v, bias = (call.input(i) for i in range(4))
+    heads, threads = int(call.attr("num_heads")), threads_of(call.options)
+    out = _split(call.output(0), heads)
+    scale = call.attr("scale") or None
+    qk = call.output(3)
+
+    def projected(x: Array, first: int) -> Array:
+        wide = x.astype(np.float32)
+        if bias is not None and x.ndim == 3:
+            wide += bias[first : first + x.shape[2]].astype(np.float32)
+        return heads_first(wide, heads)
+
+    def run() -> None:
+        hidden = q.shape[2]
+        query, key = projected(q, 0), projected(k, hidden)
+        value = projected(v, 2 * hidden)
+        if call.input(6) is not None:
+            key = np.concatenate([call.input(6).astype(np.float32), key], axis=2)
+            value = np.concatenate([call.input(7).astype(np.float32), value], axis=2)
+        _put(call.output(1), key)
+        _put(call.output(2), value)
+        total = _total_bias(call, call.input(4), call.input(5), query, key.shape[2])
+        mode = -1 if qk is None else 0
+        got, kept = attend(
+            query, key, value, scale=scale, bias=total, threads=threads, qk_mode=mode
+        )
+        out[...] = got
+        if kept is not None:
+            _put(qk, kept)
+
+    return run
+
+
+def _refused_attention(view: NodeView) -> str | None:
+    if view.attributes.get("do_rotary", 0):
+        return "do_rotary is not implemented; rotate in RotaryEmbedding nodes"
+    if view.attributes.get("past_present_share_buffer", 0) or view.has_input(6):
+        return "a shared buffer for past and present is not implemented"
+    if _rank(view, 3) == 4:
+        return "a mask of rank 4 is not implemented"
+    return None
+
+
+@TABLE.kernel(
+    "Attention", domain=CONTRIB, dtypes={0: _DTYPES, 3: _INDEX}, when=_refused_attention
+)
+def contrib_attention(call: Call) -> Run:
+    """Bind Attention with its projection: ``x @ weights + bias``, then heads."""
+    x, weights, bias, mask, past = (call.input(i) for i in range(5))
+    heads, threads = int(call.attr("num_heads")), threads_of(call.options)
+    sizes = call.attr("qkv_hidden_sizes") or (weights.shape[1] // 3,) * 3
+    cuts = [sizes[0], sizes[0] + sizes[1]]
+    out = _split(call.output(0), heads)
+    scale = call.attr("scale") or None
+
+    def run() -> None:
+        rows = x.reshape(-1, x.shape[2]).astype(np.float32, copy=False)
+        made = np.matmul(rows, weights.astype(np.float32, copy=False))
+        if bias is not None:
+            made += bias.astype(np.float32, copy=False)
+        parts = np.split(made.reshape(*x.shape[:2], -1), cuts, axis=2)
+        q, k, v = (heads_first(p, heads) for p in parts)
+        if past is not None:
+            k, v = (
+                np.concatenate([old.astype(np.float32), new], axis=2)
+                for old, new in zip(past, (k, v), strict=True)
+            )
+        if call.output(1) is not None:
+            _put(call.output(1)[0], k)
+            _put(call.output(1)[1], v)
+        total = _total_bias(call, mask, call.input(5), q, k.shape[2])
+        out[...] = attend(q, k, v, scale=scale, bias=total, threads=threads)[0]
+
+    return run

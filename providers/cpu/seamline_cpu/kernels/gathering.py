@@ -1,0 +1,216 @@
+"""Gather and its kin: indices are checked before anything is read."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from seamline.kernels import Call, Run
+from seamline.provider import Array, NodeView
+from seamline.tensors import ANY, INDICES
+from seamline_cpu.binding import axis_of, copying, row_offsets, strides_of, within
+from seamline_cpu.table import TABLE
+
+__all__: list[str] = []
+
+# NumPy's own check costs a buffer for the result, ours two passes over the indices.
+_SMALL_NBYTES = 1 << 15
+
+
+@TABLE.kernel("Gather", dtypes={0: ANY, 1: INDICES})
+def gather(call: Call) -> Run:
+    """Take slices along an axis: one call, or one copy of a view for one constant index."""
+    x, indices, out = call.inputs[0], call.inputs[1], call.outputs[0]
+    axis = axis_of(call.attr("axis", 0), x.ndim)
+    known, size = call.constant(1), x.shape[axis]
+    if known is not None:
+        at = within(known, size, axis)
+        if at.ndim == 0:
+            return copying(x[(slice(None),) * axis + (int(at),)], out)
+        if not out.size:
+            return copying(out, out)
+        return partial(x.take, at, axis, out, "wrap")
+    if out.size and size and out.nbytes <= _SMALL_NBYTES:
+        return partial(x.take, indices, axis, out, "raise")
+
+    def run() -> None:
+        at = within(indices, size, axis)
+        if out.size:
+            x.take(at, axis, out, "wrap")
+
+    return run
+
+
+@TABLE.kernel("GatherElements", dtypes={0: ANY, 1: INDICES})
+def gather_elements(call: Call) -> Run:
+    """Take ``x[i][index[i][j]]``, for the axis that the index replaces."""
+    x, out = call.inputs[0], call.outputs[0]
+    axis = axis_of(call.attr("axis", 0), x.ndim)
+    flat = x.reshape(-1)
+    find = element_finder(x.shape, call.inputs[1].shape, axis)
+    known = call.constant(1)
+    if known is not None:
+        return (
+            partial(flat.take, find(known), None, out, "wrap")
+            if out.size
+            else _none(out)
+        )
+
+    def run() -> None:
+        at = find(call.inputs[1])
+        if at.size:
+            flat.take(at, None, out, "wrap")
+
+    return run
+
+
+def element_finder(
+    sizes: tuple[int, ...], index_sizes: tuple[int, ...], axis: int
+) -> Any:
+    """
+    Give the function from indices along an axis to offsets in the flat data.
+
+    Everywhere but on the axis an element keeps its place, so that part is added up once.
+    """
+    strides = strides_of(sizes)
+    if len(index_sizes) != len(sizes):
+        raise ValueError(
+            f"indices {list(index_sizes)} for data {list(sizes)}: other rank"
+        )
+    base = np.zeros(index_sizes, np.intp)
+    for other, (count, size) in enumerate(zip(index_sizes, sizes, strict=True)):
+        if other == axis:
+            continue
+        if count > size:
+            raise ValueError(f"indices {list(index_sizes)} exceed data {list(sizes)}")
+        along = np.arange(count) * strides[other]
+        base += along.reshape((count,) + (1,) * (len(sizes) - other - 1))
+    size, stride = sizes[axis], strides[axis]
+
+    def find(indices: Array) -> Array:
+        found = within(indices, size, axis) * stride
+        found += base
+        return found
+
+    return find
+
+
+def _none(out: Array) -> Run:
+    return copying(out, out)
+
+
+@TABLE.kernel("GatherND", dtypes={0: ANY, 1: ("int64",)})
+def gather_nd(call: Call) -> Run:
+    """Take slices by tuples of indices, after ``batch_dims`` axes in common."""
+    x, indices, out = call.inputs[0], call.inputs[1], call.outputs[0]
+    batch, depth = call.attr("batch_dims", 0), indices.shape[-1]
+    if x.shape[:batch] != indices.shape[:batch] or batch + depth > x.ndim:
+        raise ValueError(f"tuples {list(indices.shape)} do not index {list(x.shape)}")
+    sizes = x.shape[batch : batch + depth]
+    per_batch, inner = math.prod(sizes), math.prod(x.shape[batch + depth :])
+    count = math.prod(x.shape[:batch])
+    rows = x.reshape(count * per_batch, inner)
+    first = np.arange(count).reshape(
+        x.shape[:batch] + (1,) * (indices.ndim - 1 - batch)
+    )
+    found = out.reshape(*indices.shape[:-1], inner)
+
+    def find(given: Array) -> Array:
+        found_rows = row_offsets(given, sizes, batch)
+        return np.asarray(found_rows + first * per_batch)
+
+    known = call.constant(1)
+    if known is not None:
+        at = find(known)
+        return partial(rows.take, at, 0, found, "wrap") if out.size else _none(out)
+
+    def run() -> None:
+        at = find(indices)
+        if out.size:
+            rows.take(at, 0, found, "wrap")
+
+    return run
+
+
+# --- quantised tables -----------------------------------------------------------------
+
+_PACKED = {"uint8"}
+_SCALES = ("float32", "float16", "bfloat16")
+
+
+def _refuse_blocks(node: NodeView) -> str | None:
+    kind = node.tensor(0)
+    bits = node.attributes.get("bits", 4)
+    if kind is None or kind.shape is None:
+        return "the rank of the table is not known"
+    rank = len(kind.shape)
+    quantize = node.attributes.get("quantize_axis", 1)
+    if kind.dtype in _PACKED and bits not in (2, 4, 8):
+        return f"bits is {bits}, not 2, 4 or 8"
+    if kind.dtype in _PACKED and quantize % rank != rank - 1:
+        return "packed data is quantised along its last axis only"
+    if node.attributes.get("gather_axis", 0) % rank == quantize % rank:
+        return "gather_axis and quantize_axis are one axis"
+    return None
+
+
+@TABLE.kernel(
+    "GatherBlockQuantized",
+    domain="com.microsoft",
+    dtypes={0: ("uint8", "int4", "uint4"), 1: INDICES, 2: _SCALES},
+    when=_refuse_blocks,
+)
+def gather_block_quantized(call: Call) -> Run:
+    """
+    Take rows of a table quantised in blocks and dequantise them, ``(q - zero) * scale``.
+
+    uint8 data holds 8 / bits elements in a byte, the first in the lowest bits, and has
+    2^(bits-1) for zero unless given; int4 and uint4 have 0.
+    """
+    data, indices, scales, zeros = (call.input(i) for i in range(4))
+    out, rank = call.outputs[0], data.ndim
+    on = axis_of(call.attr("gather_axis", 0), rank)
+    along = axis_of(call.attr("quantize_axis", 1), rank)
+    after = along + indices.ndim - 1 if along > on else along
+    block, size = call.attr("block_size", 128), out.shape[after]
+    packed = data.dtype == np.uint8
+    bits = call.attr("bits", 4) if packed else 8
+    default = 1 << (bits - 1) if packed else 0
+    block_of = np.arange(size) // block
+    if scales.shape[along] * block < size:
+        raise ValueError(
+            f"{scales.shape[along]} scales for {size} elements in {block}s"
+        )
+
+    def run() -> None:
+        at = within(indices, data.shape[on], on)
+        # Float32 holds every difference of bytes and halves' products to one rounding.
+        values = unpacked(data.take(at, on), bits).astype(np.float32)
+        scale = scales.take(at, on).astype(np.float32).take(block_of, after)
+        if zeros is None:
+            values -= default
+        else:
+            zero = unpacked(zeros.take(at, on), bits).astype(np.float32)
+            values -= zero.take(block_of, after)
+        np.copyto(out, values * scale, casting="same_kind")
+
+    return run
+
+
+def unpacked(packed: Array, bits: int) -> Array:
+    """
+    Give the elements of bytes along the last axis, the lowest bits first.
+
+    Examples
+    --------
+    >>> unpacked(np.array([0x21, 0x43], np.uint8), 4).tolist()
+    [1, 2, 3, 4]
+    """
+    if bits == 8 or packed.dtype != np.uint8:
+        return packed
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    apart = (packed[..., None] >> shifts) & np.uint8((1 << bits) - 1)
+    return apart.reshape(*packed.shape[:-1], packed.shape[-1] * len(shifts))

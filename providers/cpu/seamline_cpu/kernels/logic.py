@@ -1,0 +1,80 @@
+"""Comparisons, and operators on truth values and bits; Where."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from seamline.kernels import Call, Run
+from seamline.provider import Array
+from seamline.tensors import ANY, BOOL, INTEGERS, NUMBERS, STRING
+from seamline_cpu.kernels.pointwise import (
+    MOVING_FROM,
+    bind_ufunc,
+    in_parallel,
+    share_count,
+    shared_out,
+)
+from seamline_cpu.table import TABLE
+
+__all__: list[str] = []
+
+_EITHER = ((0, 0), (0, 1))
+
+
+def _of_ufunc(ufunc: Any, call: Call) -> Run:
+    return bind_ufunc(call, ufunc, call.inputs[0], call.inputs[1])
+
+
+for _op, _ufunc, _since, _dtypes in (
+    ("And", np.logical_and, 7, BOOL),
+    ("Or", np.logical_or, 7, BOOL),
+    ("Xor", np.logical_xor, 7, BOOL),
+    ("BitwiseAnd", np.bitwise_and, 18, INTEGERS),
+    ("BitwiseOr", np.bitwise_or, 18, INTEGERS),
+    ("BitwiseXor", np.bitwise_xor, 18, INTEGERS),
+):
+    TABLE.kernel(_op, since=_since, dtypes=_dtypes, aliases=_EITHER)(
+        functools.partial(_of_ufunc, _ufunc)
+    )
+
+for _op, _ufunc, _since, _dtypes in (
+    ("Equal", np.equal, 7, NUMBERS + BOOL + STRING),
+    ("Greater", np.greater, 7, NUMBERS),
+    ("GreaterOrEqual", np.greater_equal, 12, NUMBERS),
+    ("Less", np.less, 7, NUMBERS),
+    ("LessOrEqual", np.less_equal, 12, NUMBERS),
+):
+    TABLE.kernel(_op, since=_since, dtypes=_dtypes)(
+        functools.partial(_of_ufunc, _ufunc)
+    )
+
+
+@TABLE.kernel("BitShift", since=11, dtypes=INTEGERS, aliases=_EITHER)
+def bit_shift(call: Call) -> Run:
+    """
+    Bind BitShift.
+
+    NumPy's shifts do as opset 28 says: an amount below 0 or of all bits leaves the sign.
+    """
+    direction = call.attr("direction")
+    if direction not in ("LEFT", "RIGHT"):
+        raise ValueError(f"direction is {direction!r}; it must be 'LEFT' or 'RIGHT'")
+    ufunc = np.left_shift if direction == "LEFT" else np.right_shift
+    return bind_ufunc(call, ufunc, call.inputs[0], call.inputs[1])
+
+
+def _choose(condition: Array, x: Array, y: Array, out: Array) -> None:
+    np.copyto(out, y)
+    np.copyto(out, x, where=condition)
+
+
+@TABLE.kernel("Where", since=9, dtypes={0: BOOL, 1: ANY}, aliases=((0, 2),))
+def where(call: Call) -> Run:
+    """Bind Where: Y, and over it X where the condition holds; all three broadcast."""
+    out = call.outputs[0]
+    count = share_count(call, out.size, MOVING_FROM)
+    shares = shared_out(out, call.inputs[:3], count)
+    return in_parallel([functools.partial(_choose, *share) for share in shares])

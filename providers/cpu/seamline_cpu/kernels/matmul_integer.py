@@ -1,0 +1,135 @@
+"""
+Products of 8-bit integers, exact: MatMulInteger and QLinearMatMul.
+
+Both operands are moved into [-128, 127], so a product is at most 2**14 and a sum of 1024
+of them at most 2**24: float32 holds every partial sum exactly, in whatever order BLAS
+adds. Longer sums are cut into runs of 1024 that are added as integers. Zero points enter
+through the sums of rows and columns: ``sum((a - p)(b - q)) = sum(ab) - p sum(b) - q
+sum(a) + K p q``, in 32 bits that wrap, as ONNX allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from seamline.kernels import Call, Run
+from seamline.provider import Array
+from seamline_cpu.table import TABLE
+
+__all__ = ["integer_product"]
+
+_BYTES = ("int8", "uint8")
+_EXACT_RUN = 1024
+#: Bytes of a float32 copy of a constant weight that may be kept for the session.
+_KEEP = 64 << 20
+
+
+def _signed(x: Array, out: Array | None = None) -> Array:
+    """Give 8-bit integers as float32 in [-128, 127]."""
+    out = np.empty(x.shape, np.float32) if out is None else out
+    np.copyto(out, x)
+    if x.dtype == np.uint8:
+        out -= np.float32(128)
+    return out
+
+
+def _middle(zero: Array | None, x: Array, axis: int) -> Array:
+    """Give a zero point moved as its operand is, laid along rows or columns, int32."""
+    moved = 128 if x.dtype == np.uint8 else 0
+    if zero is None:
+        return np.asarray(-moved, np.int32)
+    value = zero.astype(np.int32) - np.int32(moved)
+    if value.size == 1:
+        return value.reshape(())
+    if value.ndim == 1:
+        return value[:, None] if axis == -1 else value
+    return value
+
+
+def integer_product(
+    call: Call, a: Array, b: Array, b_index: int, zeros: tuple[Array | None, Array | None],
+    shape: tuple[int, ...],
+) -> Callable[[], Array]:  # fmt: skip
+    """
+    Bind the product of 8-bit matrices less their zero points.
+
+    Returns
+    -------
+    A function that gives the int32 product, of ``shape``.
+    """
+    left = a[None] if a.ndim == 1 else a
+    right = b[:, None] if b.ndim == 1 else b
+    fixed = call.constant(b_index) is not None and b.size * 4 <= _KEEP
+    wide_left = np.empty(left.shape, np.float32)
+    k = left.shape[-1]
+
+    def columns() -> tuple[Array, Array]:
+        return _signed(right), _sum(right, -2)
+
+    kept = call.resident("signed float32", (b_index,), columns) if fixed else None
+
+    def run() -> Array:
+        wide, below = kept or columns()
+        total = _exact(_signed(left, wide_left), wide)
+        p, q = _middle(zeros[0], a, -1), _middle(zeros[1], b, -2)
+        if p.any():
+            total -= p * below
+        if q.any():
+            total -= q * _sum(left, -1)
+            total += p * q * np.int32(k)
+        return total.reshape(shape)
+
+    return run
+
+
+def _sum(x: Array, axis: int) -> Array:
+    moved = np.int32(128 * x.shape[axis] if x.dtype == np.uint8 else 0)
+    return np.add.reduce(x, axis=axis, dtype=np.int32, keepdims=True) - moved
+
+
+def _exact(a: Array, b: Array) -> Array:
+    """Multiply whole numbers in [-128, 127] held as float32; give int32."""
+    k = a.shape[-1]
+    if b.ndim == 2 and a.ndim > 2:
+        rows = _exact(a.reshape(-1, k), b)
+        return rows.reshape(*a.shape[:-1], b.shape[-1])
+    if k <= _EXACT_RUN:
+        return np.matmul(a, b).astype(np.int32)
+    total: Any = np.int32(0)
+    for first in range(0, k, _EXACT_RUN):
+        run = slice(first, first + _EXACT_RUN)
+        total = total + np.matmul(a[..., run], b[..., run, :]).astype(np.int32)
+    return np.asarray(total)
+
+
+@TABLE.kernel("MatMulInteger", since=10, dtypes={0: _BYTES, 1: _BYTES})
+def matmul_integer(call: Call) -> Run:
+    """Bind MatMulInteger; zero points by tensor, by row of A, by column of B."""
+    y, zeros = call.output(0), (call.input(2), call.input(3))
+    multiply = integer_product(call, call.input(0), call.input(1), 1, zeros, y.shape)
+    return lambda: np.copyto(y, multiply())
+
+
+@TABLE.kernel("QLinearMatMul", since=10, dtypes={0: _BYTES, 3: _BYTES, 7: _BYTES})
+def qlinear_matmul(call: Call) -> Run:
+    """Bind QLinearMatMul: exact sums, one float32 factor, halves to even, saturated."""
+    a, b, y = call.input(0), call.input(3), call.output(0)
+    multiply = integer_product(call, a, b, 3, (call.input(2), call.input(5)), y.shape)
+    a_scale, b_scale, y_scale, y_zero = (call.input(i) for i in (1, 4, 6, 7))
+    info = np.iinfo(y.dtype)
+
+    def run() -> None:
+        rows, columns, out = (s.astype(np.float32) for s in (a_scale, b_scale, y_scale))
+        rows = rows[:, None] if rows.ndim == 1 and rows.size > 1 else rows
+        factor = (
+            rows * columns / (out[:, None] if out.ndim == 1 and out.size > 1 else out)
+        )
+        zero = y_zero.astype(np.float32)
+        zero = zero[:, None] if zero.ndim == 1 and zero.size > 1 else zero
+        scaled = np.rint(multiply().reshape(y.shape) * factor.astype(np.float64))
+        np.copyto(y, np.clip(scaled + zero, info.min, info.max), casting="unsafe")
+
+    return run

@@ -1,0 +1,122 @@
+"""Pow, and what a constant exponent makes of it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from seamline.kernels import Call, Run
+from seamline.provider import Array
+from seamline.tensors import FLOATS, INTEGERS
+from seamline_cpu.kernels.pointwise import ARITHMETIC_FROM, Formula, bind_ufunc
+from seamline_cpu.table import TABLE
+
+__all__: list[str] = []
+
+
+def _one(x: Array, out: Array, spare: Array, a: float, b: float) -> None:
+    np.copyto(out, 1)  # also of NaN: IEEE 754's pow(NaN, 0) is 1
+
+
+def _same(x: Array, out: Array, spare: Array, a: float, b: float) -> None:
+    np.copyto(out, x)
+
+
+def _square(x: Array, out: Array, spare: Array, a: float, b: float) -> None:
+    np.multiply(x, x, out=out)
+
+
+def _cube(x: Array, out: Array, spare: Array, a: float, b: float) -> None:
+    t = spare[0]
+    np.multiply(x, x, out=t)
+    np.multiply(t, x, out=out)
+
+
+def _root(x: Array, out: Array, spare: Array, a: float, b: float) -> None:
+    # pow(-inf, 0.5) is inf and pow(-0.0, 0.5) is 0; sqrt gives NaN and -0.0.
+    lowest = np.equal(x, -np.inf)
+    np.sqrt(x, out=out)
+    np.add(out, 0.0, out=out)
+    np.copyto(out, np.inf, where=lowest)
+
+
+def _inverse(x: Array, out: Array, spare: Array, a: float, b: float) -> None:
+    np.reciprocal(x, out=out)
+
+
+def _inverse_root(x: Array, out: Array, spare: Array, a: float, b: float) -> None:
+    _root(x, out, spare, a, b)
+    np.reciprocal(out, out=out)
+
+
+_SIMPLE = {
+    0.0: Formula(_one),
+    1.0: Formula(_same),
+    2.0: Formula(_square),
+    3.0: Formula(_cube),
+    0.5: Formula(_root),
+    -1.0: Formula(_inverse),
+    -0.5: Formula(_inverse_root),
+}
+
+
+@TABLE.kernel(
+    "Pow", since=7, dtypes={0: FLOATS, 1: FLOATS + INTEGERS}, aliases=((0, 0),)
+)
+def power(call: Call) -> Run:
+    """Bind Pow of a float; the result has the base's type."""
+    base, exponent, out = call.inputs[0], call.inputs[1], call.outputs[0]
+    known = call.constant(1)
+    if known is not None and known.size == 1 and base.shape == out.shape:
+        simple = _SIMPLE.get(float(known.reshape(())))
+        if simple is not None:
+            return simple.bind(call)
+    if exponent.dtype == base.dtype:
+        return bind_ufunc(call, np.power, base, exponent, least=ARITHMETIC_FROM)
+
+    def run() -> None:
+        # float64 holds every exponent that matters: 2**53 is odd no more.
+        wide = np.power(base.astype(np.float64), exponent.astype(np.float64))
+        np.copyto(out, wide, casting="unsafe")
+
+    return run
+
+
+def _of_integers(base: Array, exponent: Array) -> Array:
+    """
+    Give base**exponent in the base's type, wrapping as integer products do.
+
+    A negative exponent gives the fraction cut toward 0: 1 or -1 of those bases, else 0;
+    of base 0 as well, where there is no value.
+    """
+    base, exponent = np.broadcast_arrays(base, exponent)
+    negative = np.less(exponent, 0)
+    result = np.power(base, np.where(negative, 0, exponent).astype(base.dtype))
+    if not negative.any():
+        return result
+    odd = np.bitwise_and(exponent, 1) == 1
+    unit = np.where(base == 1, 1, np.where(base == -1, np.where(odd, -1, 1), 0))
+    return np.where(negative, unit, result).astype(base.dtype)
+
+
+def _of_fractions(base: Array, exponent: Array) -> Array:
+    wide = np.power(base.astype(np.float64), exponent.astype(np.float64))
+    return wide.astype(base.dtype)
+
+
+@TABLE.kernel("Pow", since=12, dtypes={0: ("int32", "int64"), 1: FLOATS + INTEGERS})
+def power_of_integer(call: Call) -> Run:
+    """Bind Pow of an integer; with a float exponent the power is cut to an integer."""
+    base, exponent, out = call.inputs[0], call.inputs[1], call.outputs[0]
+    whole = exponent.dtype.kind in "iu"
+    function: Callable[[Array, Array], Any] = _of_integers if whole else _of_fractions
+    return functools.partial(_store, function, base, exponent, out)
+
+
+def _store(
+    function: Callable[[Array, Array], Any], base: Array, exponent: Array, out: Array
+) -> None:
+    np.copyto(out, function(base, exponent))

@@ -1,0 +1,214 @@
+"""
+The ten Reduce operators, at every version.
+
+Axes are an attribute first and an input later (ReduceSum from 13, the others from 18).
+No axes means all of them, unless ``noop_with_empty_axes`` says none; the part of an
+operator that is not the reduction (the square, the logarithm) is carried out even then.
+An empty set gives the identity: 0, 1, the least or the greatest value, minus infinity.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from seamline.kernels import Call, Run
+from seamline.provider import Array
+from seamline.tensors import FLOATS
+from seamline_cpu.kernels.reduction_rows import LAST_AXES, MIDDLE_AXIS
+from seamline_cpu.kernels.rows import row_kernel, threads_of
+from seamline_cpu.table import TABLE
+
+__all__ = ["REDUCTIONS", "axes_to_reduce"]
+
+Axes = tuple[int, ...]
+Reduction = Callable[[Array, Axes], Array]
+
+_NUMBERS = (*FLOATS, "int32", "int64", "uint32", "uint64")
+_ORDERED = (*_NUMBERS, "int8", "uint8", "bool")
+_HALVES = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
+#: Elements below which NumPy is as quick as a compiled kernel.
+_COMPILED_FROM = 2048
+
+
+def _sum(x: Array, axes: Axes) -> Array:
+    return np.add.reduce(x, axis=axes, dtype=x.dtype, keepdims=True)
+
+
+def _mean(x: Array, axes: Axes) -> Array:
+    count = math.prod(x.shape[a] for a in axes)
+    if x.dtype.kind == "f":
+        return _sum(x, axes) / x.dtype.type(count)
+    total = np.add.reduce(x, axis=axes, keepdims=True)
+    # Toward zero, as C divides; floor division of magnitudes never meets a float.
+    return np.sign(total) * (np.abs(total) // max(count, 1)) if x.dtype.kind == "i" else (
+        total // max(count, 1)
+    )  # fmt: skip
+
+
+def _bound(dtype: np.dtype[Any], greatest: bool) -> Any:
+    if dtype.kind == "f":
+        return np.inf if greatest else -np.inf
+    if dtype.kind == "b":
+        return greatest
+    info = np.iinfo(dtype)
+    return info.max if greatest else info.min
+
+
+def _max(x: Array, axes: Axes) -> Array:
+    least = _bound(x.dtype, False)
+    return np.maximum.reduce(x, axis=axes, keepdims=True, initial=least)
+
+
+def _min(x: Array, axes: Axes) -> Array:
+    greatest = _bound(x.dtype, True)
+    return np.minimum.reduce(x, axis=axes, keepdims=True, initial=greatest)
+
+
+def _prod(x: Array, axes: Axes) -> Array:
+    return np.multiply.reduce(x, axis=axes, dtype=x.dtype, keepdims=True)
+
+
+def _sum_square(x: Array, axes: Axes) -> Array:
+    return _sum(np.square(x), axes)
+
+
+def _l1(x: Array, axes: Axes) -> Array:
+    return _sum(np.abs(x), axes)
+
+
+def _l2(x: Array, axes: Axes) -> Array:
+    return np.sqrt(_sum_square(x, axes))
+
+
+def _log_sum(x: Array, axes: Axes) -> Array:
+    return np.log(_sum(x, axes))
+
+
+def _log_sum_exp(x: Array, axes: Axes) -> Array:
+    x = x if x.dtype.kind == "f" else x.astype(np.float64)
+    most = _max(x, axes)
+    shift = np.where(np.isfinite(most), most, 0)
+    return np.log(_sum(np.exp(x - shift), axes)) + shift
+
+
+REDUCTIONS: dict[str, Reduction] = {
+    "Sum": _sum, "Mean": _mean, "Max": _max, "Min": _min, "Prod": _prod, "L1": _l1,
+    "L2": _l2, "LogSum": _log_sum, "LogSumExp": _log_sum_exp, "SumSquare": _sum_square,
+}  # fmt: skip
+
+
+def axes_to_reduce(
+    given: Array | tuple[int, ...] | None, rank: int, noop: bool
+) -> Axes:
+    """
+    Give the axes to reduce, counted from the front, in order, each once.
+
+    Raises
+    ------
+    ValueError
+        An axis lies outside the rank.
+
+    Examples
+    --------
+    >>> axes_to_reduce((-1, 0), 3, False), axes_to_reduce(None, 2, False)
+    ((0, 2), (0, 1))
+    >>> axes_to_reduce(None, 2, True)
+    ()
+    """
+    axes = [] if given is None else [int(a) for a in np.asarray(given).reshape(-1)]
+    if not axes:
+        return () if noop else tuple(range(rank))
+    for axis in axes:
+        if not -rank <= axis < rank:
+            raise ValueError(f"axis {axis} is outside rank {rank}")
+    return tuple(sorted({axis % rank for axis in axes}))
+
+
+def _kept(shape: tuple[int, ...], axes: Axes) -> tuple[int, ...]:
+    return tuple(1 if i in axes else n for i, n in enumerate(shape))
+
+
+def _apply(kind: Reduction, x: Array, axes: Axes, y: Array) -> None:
+    wide = x.astype(np.float32) if x.dtype in _HALVES else x
+    y[...] = kind(wide, axes).reshape(y.shape)
+
+
+def _bind(name: str, call: Call, x: Array, axes: Axes, y: Array) -> Run:
+    """Bind a reduction over known axes."""
+    kept = _kept(x.shape, axes)
+    if math.prod(kept) != y.size:
+        raise ValueError(f"reducing {list(x.shape)} over axes {list(axes)} gives "
+                         f"{list(kept)}, the plan says {list(y.shape)}")  # fmt: skip
+    if x.dtype == np.float32 and x.size >= _COMPILED_FROM and axes:
+        fast = _compiled(name, x, axes, y, threads_of(call.options))
+        if fast is not None:
+            return fast
+    out = y.reshape(kept)
+    if name in _UFUNCS and x.dtype not in _HALVES:
+        ufunc, extra = _UFUNCS[name], {}
+        if name in ("Max", "Min"):
+            extra = {"initial": _bound(x.dtype, name == "Min")}
+        return functools.partial(ufunc.reduce, x, axes, x.dtype, out, True, **extra)
+    return functools.partial(_apply, REDUCTIONS[name], x, axes, y)
+
+
+_UFUNCS: dict[str, Any] = {
+    "Sum": np.add, "Max": np.maximum, "Min": np.minimum, "Prod": np.multiply,
+}  # fmt: skip
+
+
+def _compiled(name: str, x: Array, axes: Axes, y: Array, threads: int) -> Run | None:
+    """Bind a compiled kernel where the axes are one run, last or with more behind."""
+    long = [i for i, n in enumerate(x.shape) if n != 1]
+    reduced = [i for i in long if i in axes]
+    if not reduced or reduced != [i for i in long if reduced[0] <= i <= reduced[-1]]:
+        return None
+    outer = math.prod(x.shape[: reduced[0]])
+    n = math.prod(x.shape[reduced[0] : reduced[-1] + 1])
+    inner = x.size // (outer * n)
+    if inner == 1 and name in LAST_AXES:
+        arrays: tuple[Any, ...] = (x.reshape(outer, n), y.reshape(outer))
+        if name in ("Max", "Min"):
+            arrays = (x.reshape(outer, n).view(np.int32), y.reshape(outer))
+        return row_kernel(LAST_AXES[name], arrays, outer, x.size, threads)
+    if inner >= 8 and name in MIDDLE_AXIS:
+        arrays = (x.reshape(outer, n, inner), y.reshape(outer, inner))
+        return row_kernel(MIDDLE_AXIS[name], arrays, outer, x.size, threads)
+    return None
+
+
+def _register(name: str, dtypes: tuple[str, ...]) -> None:
+    input_from = 13 if name == "Sum" else 18
+
+    def old(call: Call) -> Run:
+        x = call.input(0)
+        axes = axes_to_reduce(call.attr("axes"), x.ndim, False)
+        return _bind(name, call, x, axes, call.output(0))
+
+    def new(call: Call) -> Run:
+        x, y, given = call.input(0), call.output(0), call.input(1)
+        noop = bool(call.attr("noop_with_empty_axes", 0))
+        known = None if given is None else call.constant(1)
+        if given is None or known is not None:
+            return _bind(name, call, x, axes_to_reduce(known, x.ndim, noop), y)
+
+        def run() -> None:
+            _bind(name, call, x, axes_to_reduce(given, x.ndim, noop), y)()
+
+        return run
+
+    old.__doc__ = f"Bind Reduce{name}, its axes an attribute."
+    new.__doc__ = f"Bind Reduce{name}, its axes an input."
+    op = f"Reduce{name}"
+    TABLE.kernel(op, since=(1, input_from - 1), dtypes=dtypes)(old)
+    TABLE.kernel(op, since=input_from, dtypes=dtypes, host_inputs={1})(new)
+
+
+for _name in REDUCTIONS:
+    _register(_name, _ORDERED if _name in ("Max", "Min") else _NUMBERS)

@@ -1,0 +1,288 @@
+"""Resize and Upsample: indices and weights are worked out at build, axis by axis."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import attrs
+import numpy as np
+
+from seamline.kernels import Call, Run
+from seamline.provider import Array, NodeView
+from seamline.tensors import ANY, NUMBERS
+from seamline_cpu.binding import axes_of, from_host, in_order, same_bytes
+from seamline_cpu.kernels.resampling import blend_planes, pick_planes
+from seamline_cpu.kernels.sampling import (
+    AxisPlan,
+    Filter,
+    coordinates,
+    exact,
+    nearest,
+    taps,
+)
+from seamline_cpu.pool import run_shares
+from seamline_cpu.table import TABLE
+
+__all__: list[str] = []
+
+_THREADED_ELEMENTS = 1 << 16  # below this a second thread costs more than it saves
+_BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+
+
+@attrs.frozen
+class _Way:
+    """How a node resizes, from its attributes."""
+
+    mode: str
+    coordinates: str
+    rounding: str
+    filter: Filter
+    outside: float
+
+
+def _way(call: Call) -> _Way:
+    filter_ = Filter(
+        call.attr("mode", "nearest") == "cubic",
+        call.attr("cubic_coeff_a", -0.75),
+        bool(call.attr("antialias", 0)),
+        bool(call.attr("exclude_outside", 0)),
+    )
+    old = call.since < 11
+    return _Way(
+        call.attr("mode", "nearest"),
+        "asymmetric"
+        if old
+        else call.attr("coordinate_transformation_mode", "half_pixel"),
+        "floor" if old else call.attr("nearest_mode", "round_prefer_floor"),
+        filter_,
+        call.attr("extrapolation_value", 0.0),
+    )
+
+
+def _refuse(node: NodeView) -> str | None:
+    mode = node.attributes.get("mode", "nearest")
+    kind = node.tensor(0)
+    if mode not in ("nearest", "linear", "cubic"):
+        return f"mode is {mode!r}, not nearest, linear or cubic"
+    if mode != "nearest" and kind is not None and kind.dtype not in NUMBERS:
+        return f"mode {mode} has no meaning for {kind.dtype}"
+    return None
+
+
+@TABLE.kernel("Upsample", since=(7, 7), dtypes=ANY, when=_refuse)
+def upsample_by_attribute(call: Call) -> Run:
+    """Resize by scales in an attribute."""
+    return _by_scales(call, np.array(call.attr("scales"), np.float32))
+
+
+@TABLE.kernel("Upsample", since=9, dtypes=ANY, when=_refuse, host_inputs={1})
+@TABLE.kernel("Resize", since=(10, 10), dtypes=ANY, when=_refuse, host_inputs={1})
+def resize_by_scales(call: Call) -> Run:
+    """Resize by scales in an input; coordinates are ``x / scale``."""
+    return from_host(call, [1], lambda scales: _by_scales(call, scales))
+
+
+@TABLE.kernel("Resize", since=11, dtypes=ANY, when=_refuse, host_inputs={1, 2, 3})
+def resize(call: Call) -> Run:
+    """Resize by scales or to sizes, of all axes or of those named."""
+
+    def make(roi: Array | None, scales: Array | None, sizes: Array | None) -> Run:
+        if scales is not None and scales.size:
+            return _by_scales(call, scales, roi)
+        if sizes is None or not sizes.size:
+            raise ValueError("neither scales nor sizes are given")
+        return _by_sizes(call, sizes, roi)
+
+    return from_host(call, [1, 2, 3], make)
+
+
+def _by_scales(call: Call, scales: Array, roi: Array | None = None) -> Run:
+    plans = {}
+    x, out = call.inputs[0], call.outputs[0]
+    for axis, scale, start, end in _each(call, scales, roi):
+        n, m, s = x.shape[axis], out.shape[axis], exact(scale)
+        if not s > 0:
+            raise ValueError(f"scale {scale} of axis {axis} is not above 0")
+        # The plan may have multiplied in floating point, and so be 1 off.
+        if abs(n * (end - start) * s - m) > 1:
+            raise ValueError(
+                f"scale {scale} of axis {axis} does not lead from {n} to {m}"
+            )
+        plans[axis] = AxisPlan(n, m, s, start, end)
+    return _resample(call, plans)
+
+
+def _by_sizes(call: Call, sizes: Array, roi: Array | None) -> Run:
+    x, out = call.inputs[0], call.outputs[0]
+    policy = call.attr("keep_aspect_ratio_policy", "stretch")
+    each = list(_each(call, sizes, roi))
+    if not x.size:
+        return _resample(call, {})
+    scales = [Fraction(int(size), x.shape[axis]) for axis, size, _, _ in each]
+    if policy != "stretch":
+        scales = [min(scales) if policy == "not_larger" else max(scales)] * len(scales)
+    plans = {}
+    for (axis, size, start, end), scale in zip(each, scales, strict=True):
+        n = x.shape[axis]
+        wanted = (
+            int(size) if policy == "stretch" else math.floor(scale * n + Fraction(1, 2))
+        )
+        if wanted != out.shape[axis]:
+            raise ValueError(f"axis {axis} becomes {wanted}, the plan says {out.shape}")
+        plans[axis] = AxisPlan(n, wanted, scale, start, end)
+    return _resample(call, plans)
+
+
+def _each(
+    call: Call, values: Array, roi: Array | None
+) -> Sequence[tuple[int, Any, Fraction, Fraction]]:
+    """Give axis, value, start and end of the region, for each axis to resize."""
+    rank = call.inputs[0].ndim
+    axes = axes_of(call.attr("axes", range(rank)), rank)
+    count = len(axes)
+    if values.size != count:
+        raise ValueError(f"{values.size} scales or sizes for {count} axes")
+    crops = _way(call).coordinates == "tf_crop_and_resize"
+    if not crops or roi is None or not roi.size:
+        edges = [Fraction(0)] * count + [Fraction(1)] * count
+    else:
+        edges = [Fraction(float(edge)) for edge in roi.ravel()]
+    return list(zip(axes, values.ravel(), edges[:count], edges[count:], strict=True))
+
+
+def _resample(call: Call, plans: Mapping[int, AxisPlan]) -> Run:
+    x, out = call.inputs[0], call.outputs[0]
+    if not out.size:
+        return same_bytes(out, out)
+    if not x.size:
+        raise ValueError(f"cannot make {list(out.shape)} from no elements")
+    way = _way(call)
+    places = {axis: coordinates(plan, way.coordinates) for axis, plan in plans.items()}
+    if way.mode == "nearest":
+        run = _nearest(call, way, plans, places)
+    else:
+        run = _weighted(call, way, plans, places)
+    if way.coordinates != "tf_crop_and_resize":
+        return run
+    outside = np.zeros(out.shape, bool)
+    for axis, found in places.items():
+        off = np.array([not 0 <= c <= plans[axis].size - 1 for c in found])
+        outside |= off.reshape((-1,) + (1,) * (out.ndim - axis - 1))
+    value = np.array(way.outside).astype(out.dtype)
+    return in_order([run, partial(np.copyto, out, value, where=outside)])
+
+
+def _threads(call: Call) -> int:
+    if call.outputs[0].size < _THREADED_ELEMENTS:
+        return 1
+    return max(int(call.options.get("num_threads") or 1), 1)
+
+
+def _planes(x: Array) -> Array:
+    shape = (1,) * (2 - x.ndim) + x.shape
+    return x.reshape(math.prod(shape[:-2]), *shape[-2:])
+
+
+def _nearest(
+    call: Call,
+    way: _Way,
+    plans: Mapping[int, AxisPlan],
+    places: Mapping[int, list[Fraction]],
+) -> Run:
+    x, out = call.inputs[0], call.outputs[0]
+    index = {}
+    for axis, plan in plans.items():
+        # Before opset 11 a sample below the first output's was never taken twice.
+        shrinks = call.since < 11 and plan.scale < 1
+        found = nearest(places[axis], plan.size, "ceil" if shrinks else way.rounding)
+        if found.tolist() != list(range(plan.size)):
+            index[axis] = found
+    if not index:
+        return same_bytes(x, out)
+    if min(index) >= x.ndim - 2 and x.dtype.itemsize in _BITS and x.dtype != object:
+        bits = _BITS[x.dtype.itemsize]
+        source, target = _planes(x.view(bits)), _planes(out.view(bits))
+        rows = index.get(x.ndim - 2, np.arange(source.shape[1]))
+        columns = index.get(x.ndim - 1, np.arange(source.shape[2]))
+        share = partial(pick_planes, source, target, rows, columns)
+        threads = _threads(call)
+        return (
+            partial(run_shares, share, threads) if threads > 1 else partial(share, 0, 1)
+        )
+    *before, last = sorted(index.items(), key=lambda item: len(item[1]))
+
+    def run() -> None:
+        y = x
+        for axis, found in before:
+            y = y.take(found, axis)
+        y.take(last[1], last[0], out, "clip")
+
+    return run
+
+
+def _weighted(
+    call: Call,
+    way: _Way,
+    plans: Mapping[int, AxisPlan],
+    places: Mapping[int, list[Fraction]],
+) -> Run:
+    x, out = call.inputs[0], call.outputs[0]
+    work = np.dtype(
+        np.float64 if x.dtype.itemsize > 4 or x.dtype.kind in "iu" else np.float32
+    )
+    steps = {}
+    for axis, plan in plans.items():
+        index, weights = taps(places[axis], plan, way.filter)
+        if plan.size != plan.length or not _still(index, weights):
+            steps[axis] = (index, weights.astype(work))
+    if x.dtype == np.float32 and steps and min(steps) >= x.ndim - 2:
+        return _blended(call, steps)
+    rounds = way.filter.antialias
+
+    def run() -> None:
+        y = x.astype(work)
+        for axis, (index, weights) in steps.items():
+            shape = (-1,) + (1,) * (y.ndim - axis - 1)
+            y = sum(
+                y.take(at, axis) * w.reshape(shape)
+                for at, w in zip(index, weights, strict=True)
+            )
+        _settle(y, out, rounds)
+
+    return run
+
+
+def _still(index: Array, weights: Array) -> bool:
+    """Tell whether the taps give each element back."""
+    whole = weights == 1.0
+    here = index == np.arange(index.shape[1])
+    return bool((whole & here).any(axis=0).all() and (weights[~whole] == 0).all())
+
+
+def _settle(values: Array, out: Array, rounds: bool) -> None:
+    """Store; integers are cut to their range, and rounded only after antialiasing."""
+    if out.dtype.kind in "iu":
+        limits = np.iinfo(out.dtype)
+        # Weights of 1/3 and 2/3 may give 2.9999999999999996 for 3, which is cut to 2.
+        values = np.rint(values) if rounds else np.round(values, 9)
+        values = np.clip(values, limits.min, limits.max)
+    np.copyto(out, values, casting="unsafe")
+
+
+def _blended(call: Call, steps: Mapping[int, tuple[Array, Array]]) -> Run:
+    x, out = call.inputs[0], call.outputs[0]
+    source, target = _planes(x), _planes(out)
+
+    def step(axis: int, size: int) -> tuple[Array, Array]:
+        still = (np.arange(size)[None], np.ones((1, size), np.float32))
+        return steps.get(axis, still)
+
+    rows, columns = step(x.ndim - 2, source.shape[1]), step(x.ndim - 1, source.shape[2])
+    threads = _threads(call)
+    scratch = np.empty((threads, source.shape[2]), np.float32)
+    share = partial(blend_planes, source, target, *rows, *columns, scratch)
+    return partial(run_shares, share, threads) if threads > 1 else partial(share, 0, 1)

@@ -1,0 +1,296 @@
+"""Operators that say, change or repeat a shape, and those that reorder axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+
+from seamline.kernels import Call, Run
+from seamline.provider import Array, NodeView
+from seamline.tensors import ANY
+from seamline_cpu.binding import (
+    axes_of,
+    copying,
+    from_host,
+    in_order,
+    integers,
+    same_bytes,
+)
+from seamline_cpu.table import TABLE
+
+__all__: list[str] = []
+
+_FIRST = ((0, 0),)
+
+
+# --- what a shape is ------------------------------------------------------------------
+
+
+@TABLE.kernel("Shape", dtypes=ANY)
+def shape(call: Call) -> Run:
+    """Give the sizes from ``start`` to ``end``; both count from the back if negative."""
+    sizes = call.inputs[0].shape
+    wanted = np.array(
+        sizes[call.attr("start", 0) : call.attr("end", len(sizes))], np.int64
+    )
+    return copying(wanted, call.outputs[0])
+
+
+@TABLE.kernel("Size", dtypes=ANY)
+def size(call: Call) -> Run:
+    """Give the number of elements."""
+    return copying(np.array(call.inputs[0].size, np.int64), call.outputs[0])
+
+
+# --- the same bytes under another shape -----------------------------------------------
+
+
+@TABLE.kernel("Identity", dtypes=ANY, views=_FIRST)
+@TABLE.kernel("Flatten", dtypes=ANY, views=_FIRST)
+@TABLE.kernel("Squeeze", since=(1, 11), dtypes=ANY, views=_FIRST)
+@TABLE.kernel("Unsqueeze", since=(1, 11), dtypes=ANY, views=_FIRST)
+def reshaped(call: Call) -> Run:
+    """Give the same elements; the plan worked the shape out from the attributes."""
+    return same_bytes(call.inputs[0], call.outputs[0])
+
+
+@TABLE.kernel("Squeeze", since=13, dtypes=ANY, host_inputs={1}, views=_FIRST)
+@TABLE.kernel("Unsqueeze", since=13, dtypes=ANY, host_inputs={1}, views=_FIRST)
+def reshaped_by_axes(call: Call) -> Run:
+    """Give the same elements without, or with more, axes of size 1."""
+    source, target = call.inputs[0], call.outputs[0]
+    drops = call.view.op_type == "Squeeze"
+    longer, shorter = (source, target) if drops else (target, source)
+
+    def make(given: Array | None) -> Run:
+        if given is None:
+            ones = tuple([i for i, n in enumerate(longer.shape) if n == 1])
+        else:
+            ones = axes_of(integers(given) or (), longer.ndim)
+        kept = tuple([n for i, n in enumerate(longer.shape) if i not in ones])
+        if any(longer.shape[i] != 1 for i in ones) or kept != shorter.shape:
+            raise ValueError(
+                f"axes {list(ones)} do not lead from {list(source.shape)} "
+                f"to {list(target.shape)}"
+            )
+        return same_bytes(source, target)
+
+    return from_host(call, [1], make)
+
+
+@TABLE.kernel("Reshape", since=5, dtypes=ANY, host_inputs={1}, views=_FIRST)
+def reshape(call: Call) -> Run:
+    """Give the same elements in the shape asked for; see :func:`resolved`."""
+    source, target = call.inputs[0], call.outputs[0]
+    allow_zero = bool(call.attr("allowzero", 0))
+
+    def make(wanted: Array) -> Run:
+        found = resolved(source.shape, integers(wanted) or (), allow_zero)
+        if found != target.shape:
+            raise ValueError(f"gives {list(found)}, the plan says {list(target.shape)}")
+        return same_bytes(source, target)
+
+    return from_host(call, [1], make)
+
+
+def resolved(
+    sizes: Sequence[int], wanted: Sequence[int], allow_zero: bool
+) -> tuple[int, ...]:
+    """
+    Give the shape that Reshape asks for.
+
+    One -1 takes what is left; 0 keeps the input's size, or is 0 with ``allow_zero``.
+
+    Raises
+    ------
+    ValueError
+        The shape does not hold the input's elements, or asks for what cannot be.
+
+    Examples
+    --------
+    >>> resolved((2, 3, 4), (0, -1), allow_zero=False)
+    (2, 12)
+    """
+    what = f"cannot reshape {list(sizes)} to {list(wanted)}"
+    found = list(wanted)
+    if not allow_zero:
+        if any(n == 0 and i >= len(sizes) for i, n in enumerate(found)):
+            raise ValueError(f"{what}: a 0 stands past the input's last axis")
+        found = [sizes[i] if n == 0 else n for i, n in enumerate(found)]
+    if found.count(-1) > 1 or any(n < -1 for n in found):
+        raise ValueError(f"{what}: at most one size may be -1, none less")
+    total = math.prod(sizes)
+    if -1 in found:
+        rest = -math.prod(found)
+        if rest == 0 or total % rest:
+            raise ValueError(f"{what}: -1 has no size")
+        found[found.index(-1)] = total // rest
+    if math.prod(found) != total:
+        raise ValueError(f"{what}: {total} elements do not fit")
+    return tuple(found)
+
+
+# --- other orders of axes -------------------------------------------------------------
+
+
+def _permutation(node: NodeView, rank: int) -> tuple[int, ...]:
+    given = node.attributes.get("perm")
+    return tuple(range(rank))[::-1] if given is None else axes_of(given, rank)
+
+
+def _moves(node: NodeView) -> str | None:
+    kind = node.tensor(0)
+    if kind is None or kind.shape is None:
+        return "its rank is not known"
+    rank = len(kind.shape)
+    order = node.attributes.get("perm", tuple(range(rank))[::-1])
+    if sorted(order) != list(range(rank)):
+        return "perm is not a permutation"
+    long = [axis for axis in order if kind.shape[axis] != 1]
+    return None if long == sorted(long) else "it moves data"
+
+
+@TABLE.kernel(
+    "Transpose",
+    dtypes=ANY,
+    when=_moves,
+    views=_FIRST,
+    because="only axes of size 1 move",
+)
+def transpose_units(call: Call) -> Run:
+    """Move axes of size 1: the bytes stay as they are."""
+    return same_bytes(call.inputs[0], call.outputs[0])
+
+
+@TABLE.kernel("Transpose", dtypes=ANY)
+def transpose(call: Call) -> Run:
+    """Copy with the axes in another order."""
+    x, out = call.inputs[0], call.outputs[0]
+    order = _permutation(call.view, x.ndim)
+    if len(order) != x.ndim:
+        raise ValueError(f"perm {list(order)} is not for {x.ndim} dimensions")
+    return copying(x.transpose(order), out)
+
+
+@TABLE.kernel("DepthToSpace", dtypes=ANY)
+def depth_to_space(call: Call) -> Run:
+    """Spread channels over blocks of pixels (DCR: the block comes before the depth)."""
+    x, out = call.inputs[0], call.outputs[0]
+    n, c, h, w = x.shape
+    b = call.attr("blocksize")
+    deep = c // (b * b)
+    if call.attr("mode", "DCR") == "DCR":
+        moved = x.reshape(n, b, b, deep, h, w).transpose(0, 3, 4, 1, 5, 2)
+    else:
+        moved = x.reshape(n, deep, b, b, h, w).transpose(0, 1, 4, 2, 5, 3)
+    return copying(moved, out.reshape(moved.shape))
+
+
+@TABLE.kernel("SpaceToDepth", dtypes=ANY)
+def space_to_depth(call: Call) -> Run:
+    """Gather blocks of pixels into channels; undoes DepthToSpace of the same mode."""
+    x, out = call.inputs[0], call.outputs[0]
+    n, c, h, w = x.shape
+    b = call.attr("blocksize")
+    blocks = x.reshape(n, c, h // b, b, w // b, b)
+    depth_first = call.attr("mode", "DCR") == "CRD"
+    moved = blocks.transpose((0, 1, 3, 5, 2, 4) if depth_first else (0, 3, 5, 1, 2, 4))
+    return copying(moved, out.reshape(moved.shape))
+
+
+# --- repeats and constants ------------------------------------------------------------
+
+
+@TABLE.kernel("Expand", dtypes=ANY, host_inputs={1})
+def expand(call: Call) -> Run:
+    """Broadcast to the shape asked for, in both directions."""
+    x, out = call.inputs[0], call.outputs[0]
+
+    def make(wanted: Array) -> Run:
+        found = np.broadcast_shapes(x.shape, integers(wanted) or ())
+        return copying(np.broadcast_to(x, found), out)
+
+    return from_host(call, [1], make)
+
+
+@TABLE.kernel("Tile", since=6, dtypes=ANY, host_inputs={1})
+def tile(call: Call) -> Run:
+    """Repeat the whole along each axis: one copy of a broadcast view."""
+    x, out = call.inputs[0], call.outputs[0]
+
+    def make(given: Array) -> Run:
+        repeats = integers(given) or ()
+        if len(repeats) != x.ndim:
+            raise ValueError(f"{len(repeats)} repeats for {x.ndim} dimensions")
+        found = tuple([r * n for r, n in zip(repeats, x.shape, strict=True)])
+        if found != out.shape:
+            raise ValueError(f"gives {list(found)}, the plan says {list(out.shape)}")
+        # Axes that stay whole need no pair: NumPy copies longer runs, and takes 64 axes.
+        split: list[int] = []
+        source: list[int] = []
+        for r, n in zip(repeats, x.shape, strict=True):
+            split += [n] if r == 1 else [r, n]
+            source += [n] if r == 1 else [1, n]
+        view = np.broadcast_to(x.reshape(source), split)
+        return copying(view, out.reshape(split))
+
+    return from_host(call, [1], make)
+
+
+@TABLE.kernel("ConstantOfShape", dtypes=("int64",), host_inputs={0})
+def constant_of_shape(call: Call) -> Run:
+    """Fill with one value, 0 of float32 unless given."""
+    value, out = call.attr("value"), call.outputs[0]
+    one = np.zeros((), np.float32) if value is None else value.reshape(())
+
+    def make(wanted: Array) -> Run:
+        if (integers(wanted) or ()) != out.shape:
+            raise ValueError(f"asks for {wanted.tolist()}, the plan says {out.shape}")
+        return partial(np.copyto, out, one)
+
+    return from_host(call, [0], make)
+
+
+@TABLE.kernel("Range", host_inputs={0, 1, 2})
+def range_(call: Call) -> Run:
+    """Give ``start + i * delta``; float16 and bfloat16 are counted in float32."""
+    out = call.outputs[0]
+
+    def make(start: Array, limit: Array, delta: Array) -> Run:
+        kind = np.dtype(np.float32) if out.dtype.itemsize == 2 else out.dtype
+        if out.dtype.kind in "iu":
+            kind = out.dtype
+        first, last, step = (a.reshape(()).astype(kind) for a in (start, limit, delta))
+        count = _steps(first, last, step)
+        if (count,) != out.shape:
+            raise ValueError(f"gives {count} elements, the plan says {list(out.shape)}")
+        with np.errstate(all="ignore"):
+            values = (first + np.arange(count).astype(kind) * step).astype(out.dtype)
+        return copying(values, out)
+
+    return from_host(call, [0, 1, 2], make)
+
+
+def _steps(start: Array, limit: Array, delta: Array) -> int:
+    if delta == 0:
+        raise ValueError("delta is 0: the range has no end")
+    if start.dtype.kind in "iu":
+        return max(-((int(start) - int(limit)) // int(delta)), 0)
+    return max(math.ceil((float(limit) - float(start)) / float(delta)), 0)
+
+
+@TABLE.kernel("EyeLike", dtypes=ANY)
+def eye_like(call: Call) -> Run:
+    """Fill with 0, and 1 on the diagonal ``k`` above the main one."""
+    out, k = call.outputs[0], call.attr("k", 0)
+    rows, columns = out.shape
+    length = min(rows, columns - k) if k >= 0 else min(rows + k, columns)
+    clear = partial(out.fill, 0)
+    if length <= 0:
+        return clear
+    first = k if k >= 0 else -k * columns
+    on_diagonal = out.reshape(-1)[first :: columns + 1][:length]
+    return in_order([clear, partial(on_diagonal.fill, 1)])

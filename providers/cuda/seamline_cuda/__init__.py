@@ -1,0 +1,1 @@
+"""The CUDA provider's place: a name that says why it cannot be used yet."""
