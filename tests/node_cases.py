@@ -116,9 +116,7 @@ def run_node(
         if name:
             poison = np.empty(x.shape, x.dtype)
             if x.dtype != object:
-                poison.view(np.uint8).reshape(-1)[...] = (
-                    0xA5 if x.ndim else poison.view(np.uint8)
-                )
+                poison.reshape(-1).view(np.uint8)[...] = 0xA5
             views[name] = poison
     scratch = np.empty(answer.workspace_nbytes, np.uint8)
     executable.bind(views, {view.name: scratch})

@@ -160,12 +160,24 @@ class _LateSized:
         if found:
             objects.update(found)
         memory = self.program.engine.memories[self.step.device]
-        for name, view in sized.outputs.items():
+        for name in self.node.writes:
+            if found and name in found:
+                continue
             kind = types[name]
-            if isinstance(kind, TensorType) and not (found and name in found):
-                target = np.empty(kind.sizes, numpy_dtype(kind.dtype))
-                memory.read(view, target)
-                objects[name] = target
+            if name not in sized.outputs or not isinstance(kind, TensorType):
+                raise self._sizeless(name, kind)
+            target = np.empty(kind.sizes, numpy_dtype(kind.dtype))
+            memory.read(sized.outputs[name], target)
+            objects[name] = target
+
+    def _sizeless(self, name: str, kind: ValueType | None) -> KernelError:
+        return KernelError(
+            f"the size of output {name!r} ({kind or 'type unknown'}) cannot be found from "
+            "its inputs, and its kernel did not find it",
+            provider=self.step.provider,
+            segment=self.step.id,
+            node=self.node.name,
+        )
 
     def close(self) -> None:
         """Close what was built."""
@@ -186,9 +198,7 @@ class _LateSized:
         infer = infer_with(list(program.engine.providers.values()))
         get = program.plan.known.constants.with_known(values).get
         found = resolve(program.plan.region.graph, [node], given, get, infer)
-        types = dict(found.types)
-        self._check(types)
-        return types
+        return dict(found.types)
 
     def _look(self, name: str) -> Array | None:
         """Read a small value on the host; None if it lies elsewhere and is large."""
@@ -207,20 +217,6 @@ class _LateSized:
         memory = self.program.engine.memories[self.step.device]
         memory.read(self.program.view(name, self.step.device), array)
         return array
-
-    def _check(self, types: Mapping[str, ValueType | None]) -> None:
-        if self.program.engine.providers[self.step.provider].owns_intermediates:
-            return
-        for name in self.node.writes:
-            kind = types.get(name)
-            if not isinstance(kind, TensorType) or not kind.is_sized:
-                raise KernelError(
-                    f"the size of output {name!r} ({kind or 'type unknown'}) cannot be "
-                    "found from its inputs, and its kernel does not find sizes itself",
-                    provider=self.step.provider,
-                    segment=self.step.id,
-                    node=self.node.name,
-                )
 
     def _build(self, types: Mapping[str, ValueType | None]) -> _Sized:
         program, step = self.program, self.step

@@ -43,7 +43,7 @@ def python_value(attr: ir.Attr, node: ir.Node, file: str) -> Any:
     Raises
     ------
     ModelError
-        The attribute has no value, or is text that is not UTF-8.
+        The attribute has no value, or is text of ONNX's own that is not UTF-8.
     """
     where = f"attribute {attr.name!r} of node {node.name!r}"
     if attr.is_ref():
@@ -54,7 +54,9 @@ def python_value(attr: ir.Attr, node: ir.Node, file: str) -> Any:
     if make is None or attr.value is None:
         raise ModelError(file, where, f"its type is {attr.type.name}, without a value")
     if attr.type == _KIND.STRING and not isinstance(attr.value, str):
-        raise ModelError(file, where, "it is text that is not UTF-8")
+        if not node.domain:
+            raise ModelError(file, where, "it is text that is not UTF-8")
+        return bytes(attr.value)  # vendors keep blobs in text attributes
     return make(attr.value)
 
 

@@ -149,7 +149,7 @@ def _print(facts: dict[str, Any]) -> None:
     from rich.console import Console
 
     # text comes from plugins: it is printed as it is, and never read as markup
-    console = Console(markup=False, highlight=False, emoji=False)
+    console = Console(markup=False, highlight=False, emoji=False, soft_wrap=True)
     _print_table(console, facts["providers"])
     for found in facts["providers"]:
         _print_provider(console, found)
@@ -162,7 +162,7 @@ def _print(facts: dict[str, Any]) -> None:
         console.print(f"command: {command['command']} {_whose(command)}")
     for failure in facts["failures"]:
         console.print(f"\nfailed at {failure['stage']}: plugin {_whose(failure)}")
-        console.print(failure["traceback"].rstrip(), soft_wrap=True)
+        console.print(failure["traceback"].rstrip())
 
 
 def _whose(facts: dict[str, Any]) -> str:
@@ -179,7 +179,7 @@ def _print_table(console: Console, offered: list[dict[str, Any]]) -> None:
         cells = [found[key] for key in ("distribution", "version", "summary")]
         usable = "yes" if found["usable"] else "no"
         table.add_row(*[Text(cell) for cell in (found["name"], usable, *cells)])
-    console.print(table)
+    console.print(table, soft_wrap=False)
 
 
 def _print_provider(console: Console, found: dict[str, Any]) -> None:

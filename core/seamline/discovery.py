@@ -136,7 +136,7 @@ class _Search:
                 specs = call_providers(origin.plugin, alone)
             if self.manager.is_registered(plugin):
                 return  # a second entry point of the same plugin adds nothing
-            self.manager.register(plugin, f"{origin.plugin} ({origin})")
+            self.manager.register(plugin, self.label(origin))
             if alone.hook.seamline_commands.get_hookimpls():
                 self.commands.append((origin, alone.hook.seamline_commands))
         except KeyboardInterrupt:
@@ -146,6 +146,12 @@ class _Search:
             return
         for spec in specs:
             self.offer(Offered(spec, origin))
+
+    def label(self, origin: Origin) -> str:
+        label = f"{origin.plugin} of {origin}"
+        while self.manager.has_plugin(label):
+            label += "'"  # two of the caller's may be of one class
+        return label
 
     def offer(self, offered: Offered) -> None:
         # known by name only now: a blocked name stays out whichever plugin offers it

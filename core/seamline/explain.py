@@ -1,1 +1,279 @@
-"""Placeholder."""
+"""
+Say what was decided and why: for people, for scripts, and for a diff in a review.
+
+An explanation is one JSON value. Ids in it are made of names that a model keeps (a
+segment's provider and first node, a seam's cause and ends), so two explanations of two
+versions of a model or of a provider can be compared line by line.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+
+from seamline.advice import advise
+from seamline.explain_text import as_text
+from seamline.graph import Node
+from seamline.planned import HostStep, Plan, Segment
+from seamline.program import Program
+from seamline.timings import Timings
+
+if TYPE_CHECKING:
+    from seamline.pipeline import Pipeline
+
+__all__ = ["FORMAT", "Explanation", "diff", "explain"]
+
+FORMAT = 1  #: version of the JSON
+
+
+@attrs.frozen(eq=False)
+class Explanation:
+    """
+    What was decided for a model and a shape signature.
+
+    Attributes
+    ----------
+    data
+        Everything, as values that JSON knows.
+    """
+
+    data: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        return as_text(self.data)
+
+    def to_json(self) -> str:
+        """Give the JSON, keys in a fixed order."""
+        return json.dumps(self.data, indent=2, ensure_ascii=False) + "\n"
+
+    def to_html(self) -> str:
+        """
+        Give one self-contained HTML page.
+
+        Raises
+        ------
+        ModuleNotFoundError
+            jinja2 is missing: ``pip install 'seamline[reports]'``.
+        """
+        from seamline.explain_html import as_html
+
+        return as_html(self.data)
+
+
+def explain(pipeline: Pipeline, plan: Plan, timings: Timings | None = None) -> Explanation:
+    """Explain a plan of a pipeline, with what its steps took if that was measured."""
+    latest = pipeline.runner.latest()
+    program = latest if latest is not None and latest.plan is plan else None
+    signature = {f.value: str(plan.types.get(f.value) or "?") for f in plan.feeds}
+    said = pipeline.claims.answers
+    refusals = {name: list(pipeline.claims.refusals(name)) for name in said}
+    data: dict[str, Any] = {
+        "format": FORMAT,
+        "model": pipeline.graph.file,
+        "opsets": {domain or "ai.onnx": v for domain, v in pipeline.graph.opsets.items()},
+        "providers": [
+            {"name": name, "device": str(p.device), "options": _plain(pipeline, name)}
+            for name, p in pipeline.providers.items()
+        ],
+        "notes": list(pipeline.notes),
+        "signature": signature,
+        "folded": _folded(pipeline),
+        "constants_nbytes": _constants_nbytes(pipeline),
+        "plan": _plan(plan, pipeline, program, timings),
+        "advice": [
+            {**attrs.asdict(a), "text": str(a)} for a in advise(plan, refusals)
+        ],
+    }
+    return Explanation(data)
+
+
+def _plain(pipeline: Pipeline, name: str) -> dict[str, Any]:
+    return {key: value for key, value in pipeline.provider_options.get(name, {}).items()}
+
+
+def _folded(pipeline: Pipeline) -> dict[str, Any]:
+    folding = pipeline.folding
+    return {"nodes": list(folding.nodes), "nbytes": folding.nbytes, "left": folding.left}
+
+
+def _constants_nbytes(pipeline: Pipeline) -> int:
+    return sum(
+        int(tensor.nbytes) for graph in pipeline.graph.graphs() for tensor in graph.constants.values()
+    )
+
+
+def _plan(
+    plan: Plan, pipeline: Pipeline, program: Program | None, timings: Timings | None
+) -> dict[str, Any]:
+    steps = timings.steps() if timings else {}
+    gaps = timings.gaps() if timings else {}
+    return {
+        "region": plan.region.name,
+        "resolved": list(plan.resolved),
+        "unused": list(plan.unused),
+        "nodes": {
+            node.name: _node(plan, pipeline, node)
+            for node in plan.region.nodes
+            if node.name in plan.choices
+        },
+        "segments": [_segment(s, steps) for s in plan.segments],
+        "host_steps": [
+            {"id": step.id, "node": step.node, "us": steps.get(step.id)}
+            for step in plan.steps
+            if isinstance(step, HostStep)
+        ],
+        "transfers": [
+            {
+                "id": t.id,
+                "value": t.value,
+                "source": str(t.source),
+                "target": str(t.target),
+                "nbytes": t.nbytes,
+                "us": steps.get(t.id),
+            }
+            for t in plan.transfers
+        ],
+        "seams": _seams(plan, steps, gaps),
+        "memory": {
+            str(device): {"arena_nbytes": nbytes, "peak_nbytes": plan.peak[device]}
+            for device, nbytes in plan.arenas.items()
+        },
+        "all_joined": plan.joined,
+        "bodies": _bodies(pipeline, program, timings),
+        "rest": _rest(plan, pipeline, program, timings),
+    }
+
+
+def _node(plan: Plan, pipeline: Pipeline, node: Node) -> dict[str, Any]:
+    choice, name = plan.choices[node.name], node.name
+    return {
+        "op": node.qualified_op,
+        "since_version": node.since_version,
+        "provider": choice.provider,
+        "device": str(choice.device),
+        "reason": choice.reason,
+        "variant": choice.claim.variant,
+        "because": choice.claim.because,
+        "not_capturable": choice.claim.not_capturable,
+        "outputs": {n: str(plan.types.get(n) or "?") for n in node.writes},
+        "claimed_by": list(pipeline.claims.offers(name)),
+        "refusals": dict(pipeline.claims.refusals(name)),
+    }
+
+
+def _segment(segment: Segment, steps: Mapping[str, float]) -> dict[str, Any]:
+    return {
+        "id": segment.id,
+        "provider": segment.provider,
+        "device": str(segment.device),
+        "nodes": list(segment.nodes),
+        "inputs": list(segment.inputs),
+        "outputs": list(segment.outputs),
+        "not_capturable": segment.not_capturable,
+        "sizes_at_run": segment.sizes_at_run,
+        "us": steps.get(segment.id),
+    }
+
+
+def _seams(
+    plan: Plan, steps: Mapping[str, float], gaps: Mapping[str, float]
+) -> list[dict[str, Any]]:
+    copied = {(t.value, str(t.target)): steps.get(t.id) for t in plan.transfers}
+    targets = {s.id: str(s.device) for s in plan.segments}
+    found = []
+    for seam in plan.seams:
+        us = gaps.get(seam.before)
+        for value in seam.values:
+            took = copied.get((value, targets.get(seam.before, "")))
+            us = us + took if us is not None and took is not None else us
+        found.append(
+            {
+                "id": seam.id,
+                "cause": seam.cause.name,
+                "after": seam.after,
+                "before": seam.before,
+                "values": list(seam.values),
+                "nbytes": seam.nbytes,
+                "copied_nbytes": seam.copied_nbytes,
+                "us": us,
+                "why": seam.why,
+            }
+        )
+    return found
+
+
+def _bodies(
+    pipeline: Pipeline, program: Program | None, timings: Timings | None
+) -> dict[str, Any]:
+    """Give the plans of bodies that have run; the others are planned when they do."""
+    found: dict[str, Any] = {}
+    for node, runners in (program.bodies if program else {}).items():
+        for name, runner in runners.items():
+            latest = runner.latest()
+            if latest is not None:
+                found[f"{node}.{name}"] = _plan(latest.plan, pipeline, latest, timings)
+    return found
+
+
+def _rest(
+    plan: Plan, pipeline: Pipeline, program: Program | None, timings: Timings | None
+) -> dict[str, Any] | None:
+    if plan.rest is None:
+        return None
+    latest = program.rest.latest() if program and program.rest else None
+    if latest is None:
+        waiting = [node.name for node in plan.rest.nodes]
+        return {"planned": False, "nodes": waiting, "waits_for": list(plan.rest.inputs)}
+    return {"planned": True, **_plan(latest.plan, pipeline, latest, timings)}
+
+
+def diff(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """
+    Compare two explanations; give one line for each thing that changed.
+
+    Examples
+    --------
+    >>> diff({"plan": {"seams": []}}, {"plan": {"seams": [{"id": "x", "us": 1.0}]}})
+    ["+ plan.seams['x']: {'id': 'x'}"]
+    """
+    return _diff("", _comparable(before), _comparable(after))
+
+
+#: Differ from run to run, and say nothing of a decision.
+_NOISE = frozenset({"us", "text"})
+
+
+def _comparable(value: Any) -> Any:
+    """Drop measurements, and key lists of things with ids by id."""
+    if isinstance(value, Mapping):
+        return {k: _comparable(v) for k, v in value.items() if k not in _NOISE}
+    if isinstance(value, list):
+        items = [_comparable(item) for item in value]
+        if items and all(isinstance(item, dict) and "id" in item for item in items):
+            return {item["id"]: item for item in items}
+        return items
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _diff(path: str, one: Any, other: Any) -> list[str]:
+    if isinstance(one, dict) and isinstance(other, dict):
+        lines: list[str] = []
+        for key in dict.fromkeys([*one, *other]):
+            at = f"{path}.{key}".lstrip(".") if str(key).isidentifier() else f"{path}[{key!r}]"
+            if key not in other:
+                lines.append(f"- {at}: {one[key]}")
+            elif key not in one:
+                lines.append(f"+ {at}: {other[key]}")
+            else:
+                lines += _diff(at, one[key], other[key])
+        return lines
+    if isinstance(one, list) and isinstance(other, dict):
+        one = {}
+        return _diff(path, one, other)
+    if isinstance(one, dict) and isinstance(other, list):
+        return _diff(path, one, {})
+    return [] if one == other else [f"~ {path}: {one} -> {other}"]

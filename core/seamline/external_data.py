@@ -23,7 +23,7 @@ import onnx_ir as ir
 
 from seamline.errors import ModelError, UnsafeModelError
 
-__all__ = ["DataFolder", "MappedTensor", "Mappings"]
+__all__ = ["DataFile", "DataFolder", "MappedTensor", "Mappings"]
 
 # Without O_NONBLOCK the opening of a pipe waits for somebody to write.
 _FLAGS = (
@@ -36,8 +36,8 @@ _FLAGS = (
 
 
 @attrs.define(eq=False)
-class _DataFile:
-    """One data file, mapped whole; maps again, if unchanged, after it was released."""
+class DataFile:
+    """One file, mapped whole; maps again, if unchanged, after it was released."""
 
     path: str
     identity: tuple[int, ...]
@@ -45,7 +45,7 @@ class _DataFile:
     mapped: mmap.mmap | None
 
     @classmethod
-    def open(cls, path: str) -> _DataFile:
+    def open(cls, path: str) -> DataFile:
         """Open a resolved path and map it; the checks are of the open file itself."""
         if not stat.S_ISREG(os.lstat(path).st_mode):  # opening a device can act on it
             raise OSError("it is not a regular file")
@@ -70,7 +70,7 @@ class _DataFile:
     def buffer(self) -> mmap.mmap:
         """Give the mapping."""
         if self.mapped is None:
-            again = _DataFile.open(self.path)
+            again = DataFile.open(self.path)
             if again.identity != self.identity or again.mapped is None:
                 raise ModelError(
                     self.path, "", "the file was changed since it was loaded"
@@ -88,14 +88,18 @@ class Mappings:
     """
 
     def __init__(self) -> None:
-        self._files: dict[str, _DataFile] = {}
+        self._files: dict[str, DataFile] = {}
 
-    def file(self, path: str) -> _DataFile:
+    def file(self, path: str) -> DataFile:
         """Give the file at a resolved path, mapped once for all tensors in it."""
         found = self._files.get(path)
         if found is None:
-            found = self._files[path] = _DataFile.open(path)
+            found = self._files[path] = DataFile.open(path)
         return found
+
+    def drop(self, path: str) -> None:
+        """Let go of one file that no tensor lies in."""
+        self._files.pop(path, None)
 
     def close(self) -> None:
         """Let go of every mapping; a tensor that is read later maps its file again."""
@@ -113,7 +117,7 @@ class MappedTensor(ir.LazyTensor):
     """A tensor in a mapped file. ``numpy`` gives a view of it; 4-bit types unpack."""
 
     def __init__(
-        self, tensor: ir.ExternalTensor, file: _DataFile, offset: int, nbytes: int
+        self, tensor: ir.TensorProtocol, file: DataFile, offset: int, nbytes: int
     ) -> None:
         super().__init__(
             self._tensor_of_bytes,

@@ -29,11 +29,13 @@ from typing import Any, TypeAlias, TypeVar
 import attrs
 
 from seamline.provider import Array, BuildContext, Claim, NodeView, Refusal, View
-from seamline.tensors import TensorType
+from seamline.tensors import TensorType, ValueType
 
-__all__ = ["Call", "Kernel", "KernelTable", "Run"]
+__all__ = ["Call", "Inference", "Kernel", "KernelTable", "Run"]
 
 Run: TypeAlias = Callable[[], object]
+#: Gives one type for each output of a node.
+Inference: TypeAlias = Callable[[NodeView], Sequence[ValueType | None]]
 F = TypeVar("F", bound=Callable[..., Any])
 _NEWEST = 10_000
 
@@ -187,6 +189,7 @@ class KernelTable:
         self.name = name
         self.variant = variant
         self._kernels: dict[tuple[str, str], list[Kernel]] = {}
+        self._inferences: dict[tuple[str, str], Inference] = {}
 
     def kernel(
         self,
@@ -275,6 +278,25 @@ class KernelTable:
             return function
 
         return register
+
+    def infer(self, op_type: str, *, domain: str) -> Callable[[Inference], Inference]:
+        """
+        Register the types of an operator that ONNX does not define.
+
+        The function takes a :class:`~seamline.provider.NodeView` and gives one type for
+        each output. Without it a ``simple`` kernel still runs, as a step of its own.
+        """
+
+        def register(function: Inference) -> Inference:
+            self._inferences[domain, op_type] = function
+            return function
+
+        return register
+
+    def inferred(self, node: NodeView) -> Sequence[ValueType | None] | None:
+        """Give what a registered inference says of a node; None where there is none."""
+        function = self._inferences.get((node.domain, node.op_type))
+        return function(node) if function is not None else None
 
     def _add(self, kernel: Kernel) -> None:
         self._kernels.setdefault((kernel.domain, kernel.op_type), []).append(kernel)

@@ -105,8 +105,8 @@ class KernelProvider:
         return kernel if isinstance(kernel, Refusal) else kernel.claim(node)
 
     def infer(self, node: NodeView) -> Sequence[ValueType | None] | None:
-        """Know no operator's types; subclasses say more."""
-        return None
+        """Ask the table."""
+        return self.table.inferred(node)
 
     def memory(self) -> Memory | None:
         """Use the host's memory; subclasses bring their own."""
@@ -140,6 +140,8 @@ class KernelSegment:
     context: BuildContext
     options: Mapping[str, Any]
     _runs: list[Run] = attrs.field(factory=list, init=False)
+    #: Its one node gives arrays whose sizes nobody knew.
+    _finds_sizes: bool = attrs.field(default=False, init=False)
 
     def bind(
         self,
@@ -178,16 +180,14 @@ class KernelSegment:
     def run(self) -> Mapping[str, Array] | None:
         """Call every function in order."""
         calls = iter(self._runs)
+        result: object = None
         try:
             for call in calls:
                 result = call()
         except Exception as error:
             index = len(self._runs) - operator.length_hint(calls) - 1
             raise self._failed(KernelError, self.spec.nodes[index], error) from error
-        last = self.kernels[-1]
-        if not last.sizes_at_run:
-            return None
-        return _named(self.spec.nodes[-1], result)
+        return _named(self.spec.nodes[-1], result) if self._finds_sizes else None
 
     def timed(
         self, clock: Callable[[], int], report: Callable[[str, int, int], None]
@@ -227,13 +227,25 @@ class KernelSegment:
         )
 
 
-def _simple(kernel: Kernel, call: Call) -> Run:
+def _finds_sizes(kernel: Kernel, call: Call) -> bool:
+    """Tell whether the kernel allocates its outputs; raise where it must and cannot."""
+    names = call.view.node.outputs
+    missing = [n for n, a in zip(names, call.outputs, strict=True) if n and a is None]
+    if missing and not kernel.simple:
+        raise ValueError(
+            f"the size of output {missing[0]!r} cannot be found from its inputs, and its "
+            "kernel does not find sizes itself"
+        )
+    return kernel.sizes_at_run or bool(missing)
+
+
+def _simple(kernel: Kernel, call: Call, *, finds_sizes: bool) -> Run:
     """Bind a kernel of arrays: call it, and copy what it gives to where it belongs."""
     chosen = dict(call.view.attributes)
     if kernel.parameters and "since_version" in kernel.parameters:
         chosen["since_version"] = call.view.since_version
     function, inputs = kernel.function, call.inputs
-    if kernel.sizes_at_run:
+    if finds_sizes:
         return lambda: function(*inputs, **chosen)
 
     outputs, name = call.outputs, kernel.op_type

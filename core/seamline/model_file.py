@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import mmap
 import os
-import stat
 import warnings
 
 import attrs
@@ -15,14 +13,16 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from seamline.cloning import copy_model
 from seamline.errors import ModelError
 from seamline.external_data import DataFolder, Mappings
+from seamline.inline_data import InlineTensors
 from seamline.limits import LoadLimits
-from seamline.mounting import mount_tensors
+from seamline.mounting import StandIns, mount_tensors
 from seamline.proto_scan import scan_proto
 from seamline.sparse import SparseTensors
 from seamline.versions import check_versions
 
 __all__ = ["OpenedModel", "read_model"]
 
+_LARGE = 1 << 20  # bytes of a file from which its initializers are worth a look
 Source = str | os.PathLike[str] | bytes | bytearray | onnx.ModelProto | ir.Model
 
 
@@ -63,19 +63,26 @@ def read_model(
         model = copy_model(source, file, limits)
         mount_tensors(model, home, limits, trust_base_dir=folder is None)
         return OpenedModel(model, file, mappings)
-    if isinstance(source, (str, os.PathLike)):
-        home = DataFolder.of_model(source, mappings)
-        proto = _parse_file(os.fspath(source), file)
-    elif isinstance(source, onnx.ModelProto):
-        proto = source
-    else:
-        proto = _parse(source, file)
     try:
-        model = _from_proto(proto, source is proto, home, limits)
+        model = _read_proto(source, home, limits)
     except BaseException:
         mappings.close()
         raise
     return OpenedModel(model, file, mappings)
+
+
+def _read_proto(
+    source: str | os.PathLike[str] | bytes | bytearray | onnx.ModelProto,
+    home: DataFolder,
+    limits: LoadLimits,
+) -> ir.Model:
+    if isinstance(source, onnx.ModelProto):
+        return _from_proto(source, home, limits, borrowed=True)
+    if isinstance(source, (bytes, bytearray)):
+        return _from_proto(_parse(source, home.file), home, limits)
+    home = DataFolder.of_model(source, home.mappings)
+    proto, inline = _parse_file(os.fspath(source), home)
+    return _from_proto(proto, home, limits, inline)
 
 
 def _name_of(source: Source) -> str:
@@ -92,33 +99,37 @@ def _name_of(source: Source) -> str:
     )
 
 
-def _parse_file(path: str, file: str) -> onnx.ModelProto:
-    with open(path, "rb", opener=_open_quickly) as handle:
-        found = os.fstat(handle.fileno())
-        if not stat.S_ISREG(found.st_mode):
-            raise ModelError(file, "", "it is not a regular file")
-        if not found.st_size:
-            raise ModelError(file, "", "the file is empty")
-        if found.st_size >= 1 << 31:
-            raise ModelError(
-                file,
-                "",
-                f"it has {found.st_size} bytes, and protobuf reads less than 2 GiB; "
-                "save its tensors as external data",
-            )
-        with (
-            mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
-            memoryview(mapped) as view,
-        ):
-            return _parse(view, file)
-
-
-def _open_quickly(path: str, flags: int) -> int:
-    """Open without waiting for the other end of a pipe."""
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+def _parse_file(
+    path: str, home: DataFolder
+) -> tuple[onnx.ModelProto, tuple[StandIns, ...]]:
+    os.stat(path)  # what is missing is reported under the name that was given
+    resolved = os.path.realpath(path)
+    try:
+        data = home.mappings.file(resolved)
+    except OSError as error:
+        if error.errno is not None:
+            raise
+        raise ModelError(home.file, "", str(error)) from error
+    if not data.size:
+        raise ModelError(home.file, "", "the file is empty")
+    inline = InlineTensors(home.file, data)
+    with memoryview(data.buffer()) as view:
+        large = data.size >= _LARGE
+        proto = _parse(inline.without(view) if large else view, home.file)
+    if not inline:
+        home.mappings.drop(resolved)
+        return proto, ()
+    return proto, (inline,)
 
 
 def _parse(data: bytes | bytearray | memoryview, file: str) -> onnx.ModelProto:
+    if len(data) >= 1 << 31:
+        raise ModelError(
+            file,
+            "",
+            f"it has {len(data)} bytes besides its large initializers, and protobuf "
+            "reads less than 2 GiB; save its tensors as external data",
+        )
     proto = onnx.ModelProto()
     try:
         proto.ParseFromString(data)
@@ -133,10 +144,14 @@ def _parse(data: bytes | bytearray | memoryview, file: str) -> onnx.ModelProto:
 
 
 def _from_proto(
-    proto: onnx.ModelProto, borrowed: bool, home: DataFolder, limits: LoadLimits
+    proto: onnx.ModelProto,
+    home: DataFolder,
+    limits: LoadLimits,
+    stand_ins: tuple[StandIns, ...] = (),
+    *,
+    borrowed: bool = False,
 ) -> ir.Model:
     file = home.file
-    sparse = None
     try:
         imports = [(item.domain, item.version) for item in proto.opset_import]
         check_versions(file, proto.ir_version, imports)
@@ -146,8 +161,9 @@ def _from_proto(
                 proto = _copy_of(proto)
             sparse = SparseTensors(file, limits)
             sparse.take_out(proto)
+            stand_ins += (sparse,)
         model = _to_ir(proto, quiet=scan.odd_external)
-        mount_tensors(model, home, limits, sparse=sparse)
+        mount_tensors(model, home, limits, stand_ins=stand_ins)
     except (ModelError, OSError, MemoryError):
         raise
     except Exception as error:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, MutableMapping, Sequence
+from typing import Protocol
 
 import attrs
 import onnx_ir as ir
@@ -13,13 +14,19 @@ from seamline.errors import ModelError
 from seamline.external_data import DataFolder
 from seamline.limits import LoadLimits
 from seamline.naming import walk_graphs
-from seamline.sparse import SparseTensors
 from seamline.tensor_data import TensorBudget, check_stored, check_text
 
-__all__ = ["mount_tensors"]
+__all__ = ["StandIns", "mount_tensors"]
 
 _KIND = ir.AttributeType
 _Swap = Callable[[ir.TensorProtocol], ir.TensorProtocol]
+
+
+class StandIns(Protocol):
+    """Tensors that were taken out of a proto before the IR was made of it."""
+
+    def given(self, tensor: ir.TensorProtocol) -> ir.TensorProtocol | None:
+        """Give what a tensor stands for, or None if it stands for itself."""
 
 
 def mount_tensors(
@@ -27,7 +34,7 @@ def mount_tensors(
     home: DataFolder,
     limits: LoadLimits,
     *,
-    sparse: SparseTensors | None = None,
+    stand_ins: Sequence[StandIns] = (),
     trust_base_dir: bool = False,
 ) -> None:
     """
@@ -35,8 +42,8 @@ def mount_tensors(
 
     Parameters
     ----------
-    sparse
-        What stand-ins stand for.
+    stand_ins
+        Who knows which tensor stands in for another.
     trust_base_dir
         Take the folder from the tensors themselves: the caller made them.
 
@@ -45,7 +52,7 @@ def mount_tensors(
     ModelError, UnsafeModelError
         Names the tensor and the reason.
     """
-    mount = _Mount(home, limits, sparse, trust_base_dir)
+    mount = _Mount(home, limits, stand_ins, trust_base_dir)
     roots = [model.graph, *(function.graph for function in model.functions.values())]
     for root in roots:
         for graph, nodes in walk_graphs(root):
@@ -76,7 +83,7 @@ class _Mount:
 
     home: DataFolder
     limits: LoadLimits
-    sparse: SparseTensors | None
+    stand_ins: Sequence[StandIns]
     trust_base_dir: bool
     budget: TensorBudget = attrs.field(init=False)
 
@@ -86,8 +93,9 @@ class _Mount:
     def __call__(self, tensor: ir.TensorProtocol) -> ir.TensorProtocol:
         dims = tuple(tensor.shape.numpy())
         nbytes = self.budget.spend(tensor.name, tensor.dtype, dims)
-        if self.sparse and (dense := self.sparse.given(tensor)) is not None:
-            return dense
+        for known in self.stand_ins:
+            if (given := known.given(tensor)) is not None:
+                return given
         if isinstance(tensor, ir.ExternalTensor):
             return self._folder_of(tensor).open(tensor, nbytes)
         if isinstance(tensor, TensorProtoTensor):

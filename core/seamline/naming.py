@@ -28,8 +28,13 @@ class _Names:
         self._reserved = reserved
         self._next: dict[str, int] = {}
 
-    def claim(self, name: str) -> str:
-        if name not in self._taken:
+    def claim(self, name: str | None, otherwise: str) -> str:
+        """Give a name of the file, or one of ours, which gives way to all of those."""
+        free_as_it_is = (
+            name not in self._taken if name else otherwise not in self._reserved
+        )
+        name = name or otherwise
+        if free_as_it_is and name not in self._taken:
             self._taken.add(name)
             return name
         # Counting on from the last suffix keeps ten thousand equal names linear.
@@ -114,12 +119,12 @@ def settle_names(graph: ir.Graph) -> None:
             old = value.name
             if not old and _is_absent(value):
                 continue
-            name = names.claim(old or "value")
+            name = names.claim(old, "value")
             if name != old:
                 _rename(value, name)
         for node in nodes:
             old = node.name
-            label = labels.claim(old or f"{node.op_type}_{index}")
+            label = labels.claim(old, f"{node.op_type}_{index}")
             if label != old:
                 node.name = label
             index += 1

@@ -7,13 +7,23 @@ for what each is told, and when.
 
 from __future__ import annotations
 
+import traceback
 import warnings
 from typing import Any
 
 import attrs
 import pluggy
 
-__all__ = ["Observers", "PluginWarning"]
+__all__ = ["Observers", "PluginWarning", "one_line"]
+
+
+def one_line(error: BaseException) -> str:
+    """Give an exception's type and message; some cannot even say their message."""
+    try:
+        said = str(error)
+    except Exception:
+        said = "(its message cannot be shown)"
+    return f"{type(error).__name__}: {said}".removesuffix(": ")
 
 
 class PluginWarning(UserWarning):
@@ -33,11 +43,12 @@ class Observers:
     Attributes
     ----------
     quarantined
-        Plugins that raised while they were told something, with what they raised.
+        Plugins that raised while they were told something, with the traceback as text:
+        the exception itself would hold the run's arrays.
     """
 
     manager: pluggy.PluginManager
-    quarantined: dict[str, BaseException] = attrs.field(factory=dict, init=False)
+    quarantined: dict[str, str] = attrs.field(factory=dict, init=False)
 
     @property
     def watch_segments(self) -> bool:
@@ -97,12 +108,12 @@ class Observers:
                 self._quarantine(heard.plugin_name, hook.name, error)
 
     def _quarantine(self, plugin: str, hook: str, error: BaseException) -> None:
-        if plugin in self.quarantined:
+        text = "".join(traceback.format_exception(error))
+        if self.quarantined.setdefault(plugin, text) is not text:
             return  # another thread was told at the same time
-        self.quarantined[plugin] = error
         self.manager.unregister(name=plugin)
         warnings.warn(
-            f"plugin {plugin!r}: {hook} raised {type(error).__name__}: {error}. "
+            f"plugin {plugin!r}: {hook} raised {one_line(error)}. "
             "It is told nothing more in this process.",
             PluginWarning,
             stacklevel=4,

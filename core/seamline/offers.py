@@ -21,6 +21,7 @@ from seamline.errors import (
     SeamlineError,
     UnavailableProviderError,
 )
+from seamline.observers import one_line
 from seamline.options import validate_options
 from seamline.plugin_checks import check_provider
 from seamline.provider import Availability, Provider, ProviderSpec
@@ -49,13 +50,13 @@ class Origin:
     plugin
         The entry point's name.
     distribution, version
-        What is installed; ``(given)`` and empty for a plugin passed by the caller.
+        What is installed; a plugin that was passed in comes from ``the caller``.
     value
         The entry point's target, ``module`` or ``module:object``.
     """
 
     plugin: str
-    distribution: str = "(given)"
+    distribution: str = "the caller"
     version: str = ""
     value: str = ""
 
@@ -97,7 +98,7 @@ class PluginFailure:
     @property
     def reason(self) -> str:
         """Give the exception in one line."""
-        return _said(self.error)
+        return one_line(self.error)
 
     @property
     def traceback(self) -> str:
@@ -149,7 +150,7 @@ class Offered:
         except (SeamlineError, KeyboardInterrupt):
             raise
         except BaseException as error:
-            why = f"could not be made: {_said(error)} (from {self.origin})"
+            why = f"could not be made: {one_line(error)} (from {self.origin})"
             raise ProviderError(spec.name, why) from error
         try:
             return check_provider(spec, made)
@@ -167,7 +168,7 @@ class Offered:
             raise
         except BaseException as error:  # a SystemExit in there is a no as well
             return Availability(
-                False, f"its probe raised {_said(error)}", report
+                False, f"its probe raised {one_line(error)}", report
             ), error
         if not isinstance(answer, Availability):
             why = f"its probe gave {answer!r}, which is no Availability"
@@ -176,7 +177,3 @@ class Offered:
             return answer, None
         why = answer.why or "its probe gives no reason"
         return Availability(False, why, answer.fix or report), None
-
-
-def _said(error: BaseException) -> str:
-    return "".join(traceback.format_exception_only(error)).strip()

@@ -16,6 +16,7 @@ import onnx_ir as ir
 from seamline import dlpack
 from seamline.errors import FeedError
 from seamline.tensors import (
+    ANY,
     OptionalType,
     SequenceType,
     TensorType,
@@ -32,6 +33,9 @@ from seamline.unsupported import UnsupportedError
 __all__ = ["OrtValue", "element_name", "require_host"]
 
 
+_BY_ORT_NAME = {ort_type(TensorType(name, None)): name for name in ANY}
+
+
 def element_name(element_type: Any) -> str:
     """
     Give the name of an element type from a NumPy dtype, its name, or ONNX's number.
@@ -44,9 +48,8 @@ def element_name(element_type: Any) -> str:
     try:
         if isinstance(element_type, int) and not isinstance(element_type, bool):
             return dtype_name(ir.DataType(element_type))
-        if isinstance(element_type, str) and element_type.startswith("tensor("):
-            spelled = element_type[len("tensor(") : -1]
-            return {"float": "float32", "double": "float64"}.get(spelled, spelled)
+        if isinstance(element_type, str) and element_type in _BY_ORT_NAME:
+            return _BY_ORT_NAME[element_type]
         return dtype_name(element_type)
     except (KeyError, TypeError, ValueError) as error:
         raise FeedError(

@@ -31,7 +31,7 @@ class Plugins:
     Attributes
     ----------
     offers
-        Every provider offered, in order of distribution and entry point.
+        Every provider offered, in order of entry point and distribution.
     failures, blocked
         Plugins that could not be used, or may not be.
     hooks

@@ -15,15 +15,18 @@ import json
 import os
 import threading
 import time
+import weakref
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 
-__all__ = ["MAX_EVENTS", "Profile"]
+from seamline.errors import RunError
+
+__all__ = ["MAX_EVENTS", "Profile", "SessionProfile"]
 
 MAX_EVENTS = 1_000_000  #: events kept; ONNX Runtime stops at as many
 _Event: TypeAlias = tuple[str, str, int, int, int, Mapping[str, object]]
@@ -179,3 +182,46 @@ def _plain(value: object) -> object:
     if isinstance(value, (set, frozenset)):
         return sorted(value, key=str)
     return str(value)
+
+
+class SessionProfile:
+    """
+    The profile of a session, from its opening until somebody ends it.
+
+    Parameters
+    ----------
+    prefix
+        How the file's path begins; None for a session that is not profiled.
+
+    Attributes
+    ----------
+    current
+        What events go to; None when there is no profile, or no longer.
+    start_ns
+        When it began, by ``time.perf_counter_ns``; 0 without one.
+    """
+
+    def __init__(self, prefix: str | None) -> None:
+        self.current = None if prefix is None else Profile(prefix)
+        self.start_ns = 0 if self.current is None else self.current.start_ns
+        self._unwritten: weakref.finalize[Any, Any] | None = None
+
+    def keep_for(self, session: object) -> None:
+        """Write the file even if the session is dropped without ending the profile."""
+        if self.current is not None:
+            self._unwritten = weakref.finalize(session, self.current.write)
+
+    def span(self, name: str) -> AbstractContextManager[None]:
+        """Keep the time that a block takes, if there is a profile."""
+        return nullcontext() if self.current is None else self.current.span(name)
+
+    def end(self) -> str:
+        """Write the file, give its path, and stop; raises RunError if there is none."""
+        profile, self.current = self.current, None
+        if profile is None:
+            raise RunError(
+                "profiling is not on; set SessionOptions.enable_profiling before opening"
+            )
+        if self._unwritten is not None:
+            self._unwritten.detach()
+        return profile.write()

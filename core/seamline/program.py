@@ -134,10 +134,12 @@ class Program:
         """Give a built segment its places; values that have none yet are left out."""
         views: dict[str, View] = {}
         host: dict[str, View] = {}
+        made = {name for node in spec.nodes for name in node.node.writes}
         for node in spec.nodes:
             choice = choices[node.name]
             for index, name in enumerate(node.node.inputs):
-                if not name:
+                inside = name in made and (name, choice.device) not in self.plan.slots
+                if not name or inside:
                     continue
                 if index in choice.claim.host_inputs:
                     host[name] = self.view(name, HOST)

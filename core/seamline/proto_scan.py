@@ -8,7 +8,7 @@ recursion. So this looks first, by loops.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
 import onnx
@@ -56,10 +56,19 @@ def scan_proto(model: onnx.ModelProto, file: str, limits: LoadLimits) -> ProtoSc
         It goes past a limit on nodes or depth.
     """
     scan = ProtoScan()
+    if not model.HasField("graph"):
+        raise ModelError(
+            file, "", "it has no graph, so it is cut off, or no ONNX model"
+        )
     stack: list[tuple[onnx.GraphProto, int]] = [(model.graph, 0)]
     for function in model.functions:
         where = f"function {function.domain}::{function.name}"
+        _check_text((function.name, function.domain, *function.output), file, where)
         _check_names(function.input, (), function.node, file, where)
+        given = {*function.input, *(out for n in function.node for out in n.output)}
+        for name in function.output:
+            if name not in given:
+                raise ModelError(file, where, f"nothing gives its output {name!r}")
         _check_nodes(function.node, 0, stack, scan, file, limits)
         for attr in function.attribute_proto:
             _check_attribute(attr, 0, stack, scan, file)
@@ -85,7 +94,17 @@ def _check_graph(graph: onnx.GraphProto, scan: ProtoScan, file: str) -> None:
     for tensor in graph.initializer:
         _check_tensor(tensor, scan, file)
     inputs = [info.name for info in graph.input]
+    outputs = [info.name for info in graph.output]
+    _check_text((graph.name, *outputs), file, f"graph {graph.name!r}")
     _check_names(inputs, stored, graph.node, file, f"graph {graph.name!r}")
+
+
+def _check_text(names: Iterable[str], file: str, where: str) -> None:
+    """Refuse names that are not UTF-8; protobuf hands those over as bytes."""
+    try:
+        "".join(names)
+    except TypeError as error:
+        raise ModelError(file, where, "a name in it is not UTF-8") from error
 
 
 def _check_names(
@@ -97,6 +116,7 @@ def _check_names(
 ) -> None:
     """Refuse a name that two things of one graph have; an input may have a default."""
     for kind, names in (("input", inputs), ("initializer", stored)):
+        _check_text(names, file, where)
         if "" in names:
             raise ModelError(file, where, f"it has an {kind} without a name")
         if len(set(names)) < len(names):
@@ -133,7 +153,9 @@ def _check_nodes(
             "if you trust the file",
         )
     for node in nodes:
-        names = set()
+        text = (node.op_type, node.domain, node.name, *node.input, *node.output)
+        _check_text(text, file, "a node")
+        names: set[str] = set()
         for attr in node.attribute:
             if attr.name in names:
                 raise ModelError(
@@ -142,6 +164,7 @@ def _check_nodes(
                     f"it has two attributes {attr.name!r}",
                 )
             names.add(attr.name)
+            _check_text((attr.name, attr.ref_attr_name), file, f"node {node.name!r}")
             _check_attribute(attr, depth, stack, scan, file)
 
 

@@ -15,6 +15,7 @@ from seamline.discovery import discover
 from seamline.errors import ProviderError
 from seamline.plugins import Plugins
 from seamline.settings import Settings
+from seamline.unsupported import warn_unused
 
 __all__ = ["DEFAULT_PROVIDERS", "ProviderEntry", "choose_providers"]
 
@@ -56,17 +57,23 @@ def choose_providers(
     found = discover(settings, plugins)
     given = _paired(list(providers or DEFAULT_PROVIDERS), provider_options)
     chosen: dict[str, tuple[str, dict[str, Any]]] = {}
+    taken = False
     for name, options in given:
         key, known = _known_as(name, found)
         if key in chosen:
             warnings.warn(
                 f"provider {name!r} is named twice; the later entry is ignored",
-                stacklevel=4,
+                stacklevel=5,
             )
             continue
         chosen[key] = (name, options)
         if num_threads and _THREADS in known:
             options.setdefault(_THREADS, num_threads)
+            taken = True
+    if num_threads and not taken:
+        warn_unused(
+            "SessionOptions", [f"intra_op_num_threads={num_threads}"], stacklevel=6
+        )
     return tuple(chosen.values())
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import threading
-import weakref
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
@@ -19,11 +18,16 @@ from seamline.async_runs import AsyncRuns, Callback
 from seamline.binding import IOBinding
 from seamline.errors import FeedError, RunError
 from seamline.feeds import FeedCheck
-from seamline.session_opening import Opening, declared_inputs, output_types, take_keywords
 from seamline.ortvalue import OrtValue
-from seamline.profiling import Profile
+from seamline.profiling import SessionProfile
 from seamline.provider_choice import ProviderEntry
 from seamline.session_facts import SessionFacts
+from seamline.session_opening import (
+    Opening,
+    declared_inputs,
+    output_types,
+    take_keywords,
+)
 from seamline.session_options import RunOptions, SessionOptions
 from seamline.tensors import ValueType
 from seamline.unsupported import warn_unused
@@ -106,14 +110,8 @@ class InferenceSession(SessionFacts):
         self._options = options = sess_options or SessionOptions()
         take_keywords(kwargs)
         warn_unused("SessionOptions", options.unused())
-        self._profile = (
-            Profile(options.profile_file_prefix) if options.enable_profiling else None
-        )
-        self._profiling_start = self._profile.start_ns if self._profile else 0
-        # A session that is dropped while it profiles still leaves its file.
-        self._unwritten = (
-            weakref.finalize(self, self._profile.write) if self._profile else None
-        )
+        prefix = options.profile_file_prefix if options.enable_profiling else None
+        self._profile = SessionProfile(prefix)
         self._lock = threading.RLock()
         self._async = AsyncRuns()
         self._opening = Opening(
@@ -122,6 +120,7 @@ class InferenceSession(SessionFacts):
         )  # fmt: skip
         self._closed = False
         self._use(providers, provider_options)
+        self._profile.keep_for(self)
 
     def _use(
         self,
@@ -152,8 +151,6 @@ class InferenceSession(SessionFacts):
             before = self._pipeline
             self._use(providers, provider_options)
             before.close()
-
-    # --- running ------------------------------------------------------------------------
 
     def run(
         self,
@@ -264,12 +261,8 @@ class InferenceSession(SessionFacts):
                 raise RunError("the run was terminated: RunOptions.terminate is set")
         with self._lock:
             self._ensure_open()
-            if self._profile is None:
-                return self._pipeline.run(feeds, fetches)
             with self._profile.span("model_run"):
-                return self._pipeline.run(feeds, fetches, profile=self._profile)
-
-    # --- profiling and closing -----------------------------------------------------------
+                return self._pipeline.run(feeds, fetches, profile=self._profile.current)
 
     def end_profiling(self) -> str:
         """
@@ -286,17 +279,11 @@ class InferenceSession(SessionFacts):
             Profiling is not on, or was ended before.
         """
         with self._lock:
-            profile, self._profile = self._profile, None
-        if profile is None or self._unwritten is None:
-            raise RunError(
-                "profiling is not on; set SessionOptions.enable_profiling before opening"
-            )
-        self._unwritten.detach()
-        return profile.write()
+            return self._profile.end()
 
     def get_profiling_start_time_ns(self) -> int:
         """Give the ``time.perf_counter_ns`` at which the profile began; 0 without one."""
-        return self._profiling_start
+        return self._profile.start_ns
 
     def close(self) -> None:
         """Wait for runs under way, write an unfinished profile, give everything back."""
@@ -305,9 +292,11 @@ class InferenceSession(SessionFacts):
             if self._closed:
                 return
             self._closed = True
-            if self._profile is not None:
-                self.end_profiling()
-            self._pipeline.close()
+            try:
+                if self._profile.current is not None:
+                    self._profile.end()
+            finally:
+                self._pipeline.close()
 
     def _ensure_open(self) -> None:
         if self._closed:

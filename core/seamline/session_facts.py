@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from seamline.errors import FeedError, near
@@ -19,6 +19,7 @@ from seamline.tensors import ValueType
 from seamline.unsupported import UnsupportedAttributeError, UnsupportedError
 
 if TYPE_CHECKING:
+    from seamline.explain import Explanation
     from seamline.pipeline import Pipeline
 
 __all__ = ["SessionFacts"]
@@ -93,6 +94,18 @@ class SessionFacts:
         return assigned_subgraphs(
             self._pipeline.graph.walk(), self._pipeline.assignments()
         )
+
+    def explain(self, shapes: Mapping[str, Sequence[int]] | None = None) -> Explanation:
+        """
+        Explain who runs what and why, and where the seams are; ``str`` of it is text.
+
+        Parameters
+        ----------
+        shapes
+            Sizes of inputs by name; those of the last run where left out, or else as
+            declared, with 1 for every size that is not.
+        """
+        return self._pipeline.explain(shapes)
 
     def create_ortvalue_from_shape_and_type(
         self,

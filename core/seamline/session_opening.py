@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from typing import Any
 
 import attrs
@@ -13,7 +12,7 @@ from seamline.feeds import with_sizes
 from seamline.graph import Graph, load
 from seamline.layer_rules import pins_by_annotation, pins_by_name
 from seamline.pipeline import Pipeline
-from seamline.profiling import Profile
+from seamline.profiling import SessionProfile
 from seamline.provider_choice import ProviderEntry, choose_providers
 from seamline.session_options import (
     DISABLE_CPU_FALLBACK,
@@ -43,7 +42,7 @@ class Opening:
     programs: int
     settings: Any
     plugins: tuple[Any, ...]
-    profile: Profile | None
+    profile: SessionProfile
 
     def open(
         self,
@@ -60,11 +59,7 @@ class Opening:
             settings=self.settings,
             plugins=self.plugins,
         )
-        with (
-            self.profile.span("session_initialization")
-            if self.profile
-            else nullcontext()
-        ):
+        with self.profile.span("session_initialization"):
             return Pipeline.open(
                 self.source,
                 providers=chosen,

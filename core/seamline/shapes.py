@@ -247,7 +247,7 @@ class _Resolution:
         if isinstance(kind, TensorType):
             value.type = ir.TensorType(onnx_dtype(kind.dtype))
             if kind.shape is not None:
-                value.shape = ir.Shape(kind.shape)
+                value.shape = ir.Shape([_symbol(dim) for dim in kind.shape])
                 self.context.name_anonymous_dims(value)
         elif kind is not None:
             value.type = _ir_type(kind)
@@ -302,6 +302,15 @@ def _merge(found: ValueType | None, declared: ValueType | None) -> ValueType | N
     ):
         return TensorType(found.dtype, (None,) * len(declared.shape))
     return found
+
+
+def _sized(kind: ValueType | None) -> bool:
+    return isinstance(kind, TensorType) and kind.is_sized
+
+
+def _symbol(dim: Dim) -> Dim:
+    """Drop a symbol that is no identifier, such as ``?``: nothing can be said with it."""
+    return None if isinstance(dim, str) and not dim.isidentifier() else dim
 
 
 def _forget(value: ir.Value) -> None:

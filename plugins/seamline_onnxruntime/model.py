@@ -165,5 +165,4 @@ def _inline(name: str, array: Array) -> onnx.TensorProto:
         dtype=onnx_dtype(dtype_name(array.dtype)),
         name=name,
     )
-    proto: onnx.TensorProto = ir.to_proto(tensor)
-    return proto
+    return ir.serde.serialize_tensor(tensor)

@@ -105,15 +105,16 @@ class OnnxRuntimeSegment:
             binding.bind_input(name, *_place(views[name]))
         found = [name for name in self.spec.outputs if name not in views]
         for name in self.spec.outputs:
-            if name in views:
-                binding.bind_output(name, *_place(views[name]))
-            else:
-                binding.bind_output(name, "cpu")
+            binding.bind_output(
+                name, *(_place(views[name]) if name in views else ("cpu",))
+            )
         run, order = self._session.run_with_iobinding, self.spec.outputs
         quiet = _quiet()
         self._held = dict(views)  # the binding knows addresses only
 
         def call() -> Mapping[str, Array] | None:
+            for name in found:  # else it would be held to the size of the run before
+                binding.bind_output(name, "cpu")
             run(binding, quiet)
             if not found:
                 return None

@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any
 
 import attrs
+import numpy as np
 import onnx
 import onnxruntime as ort
 from onnx import helper
@@ -36,7 +37,7 @@ class Trials:
     """Trial loads, each made once for a kind of node."""
 
     def __init__(self) -> None:
-        self._answers: dict[tuple[bytes, object], Answer] = {}
+        self._answers: dict[tuple[object, ...], Answer] = {}
         options = ort.SessionOptions()
         options.intra_op_num_threads = 1
         options.inter_op_num_threads = 1
@@ -53,21 +54,22 @@ class Trials:
         sizes
             Declare the inputs' sizes too, so that the outputs' sizes are found.
         """
-        proto = node.to_proto()
-        proto.name = "node"
-        inputs = [f"in{i}" if name else "" for i, name in enumerate(proto.input)]
-        outputs = [f"out{i}" if name else "" for i, name in enumerate(proto.output)]
-        proto.input[:], proto.output[:] = inputs, outputs
         kinds = node.inputs if sizes else tuple(map(_dtype_only, node.inputs))
-        key = (proto.SerializeToString(deterministic=True), (node.since_version, kinds))
+        key = (
+            node.domain,
+            node.op_type,
+            node.since_version,
+            kinds,
+            tuple([bool(name) for name in (*node.node.inputs, *node.node.outputs)]),
+            tuple([(name, _key_of(value)) for name, value in node.attributes.items()]),
+        )
         answer = self._answers.get(key)
         if answer is None:
-            answer = self._answers[key] = self._load(proto, node.since_version, kinds)
+            answer = self._answers[key] = self._load(node, kinds)
         return answer
 
-    def _load(
-        self, proto: onnx.NodeProto, version: int, kinds: tuple[ValueType | None, ...]
-    ) -> Answer:
+    def _load(self, node: NodeView, kinds: tuple[ValueType | None, ...]) -> Answer:
+        proto = _anonymous(node)
         declared = zip(proto.input, kinds, strict=False)
         graph = helper.make_graph(
             [proto],
@@ -75,7 +77,7 @@ class Trials:
             [value_info(name, kind) for name, kind in declared if name],
             [onnx.ValueInfoProto(name=name) for name in proto.output if name],
         )
-        opsets = {proto.domain: version}
+        opsets = {node.domain: node.since_version}
         model = helper.make_model(
             graph,
             opset_imports=[helper.make_opsetid(d, v) for d, v in opsets.items()],
@@ -142,6 +144,22 @@ def _kind(spelled: str, shape: list[int | str | None]) -> ValueType | None:
     except TypeError:
         return None
     return TensorType(dtype, tuple(shape) if shape else None)
+
+
+def _anonymous(node: NodeView) -> onnx.NodeProto:
+    """Give the node under names that mean nothing, since the answer is kept for others."""
+    proto = node.to_proto()
+    proto.name = "node"
+    proto.input[:] = [f"in{i}" if name else "" for i, name in enumerate(proto.input)]
+    proto.output[:] = [f"out{i}" if name else "" for i, name in enumerate(proto.output)]
+    return proto
+
+
+def _key_of(value: Any) -> object:
+    """Give something hashable for an attribute; 1 and 1.0 are different attributes."""
+    if isinstance(value, np.ndarray):
+        return (value.dtype.name, value.shape, repr(value.tolist()))
+    return repr(value)
 
 
 def _dtype_only(kind: ValueType | None) -> ValueType | None:

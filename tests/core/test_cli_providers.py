@@ -10,7 +10,7 @@ import pytest
 from tests.core.installed_plugins import GOOD, install
 from typer.testing import CliRunner
 
-from seamline.cli import app
+from seamline.cli import app, main
 
 COMMAND = """\
 from seamline.hookspecs import hookimpl
@@ -42,7 +42,7 @@ def test_the_list_shows_good_ones_and_every_failure_and_ends_well(
 ):
     install(plugin_folder, "acme-good", GOOD)
     install(plugin_folder, "acme-broken-exit", "import sys; sys.exit(3)")
-    install(plugin_folder, "acme-future", "CONTRACT_VERSION = 999\n" + GOOD[:0])
+    install(plugin_folder, "acme-future", "CONTRACT_VERSION = 999")
     shown = seamline("providers")
     assert shown.exit_code == 0, shown.output
     for text in (
@@ -149,6 +149,19 @@ def test_an_unknown_command_says_which_plugins_could_not_bring_it(
     assert "No such command 'greet'" in shown.output
     assert "SystemExit: 3" in shown.output
     assert "ZeroDivisionError" in shown.output
+
+
+def test_an_error_raised_on_purpose_is_printed_without_a_traceback(
+    plugin_folder, monkeypatch, capsys
+):
+    monkeypatch.setenv("SEAMLINE_CONFIG", str(plugin_folder / "none.toml"))
+    monkeypatch.setattr("sys.argv", ["seamline", "providers"])
+    with pytest.raises(SystemExit) as end:
+        main()
+    out, err = capsys.readouterr()
+    assert (end.value.code, out) == (1, "")
+    assert err.startswith("SettingsError: ")
+    assert "none.toml: no such file" in err
 
 
 # --- in a process of their own --------------------------------------------------------

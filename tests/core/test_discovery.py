@@ -18,6 +18,7 @@ BROKEN = {
     "broken-exit": ("import sys; sys.exit(3)", SystemExit),
     "broken-library": ("import ctypes; ctypes.CDLL('libnothere.so.99')", OSError),
     "broken-generator": ("raise GeneratorExit", GeneratorExit),
+    "broken-message": ("class E(OSError):\n    __str__ = None\nraise E", OSError),
 }
 
 
@@ -36,7 +37,11 @@ def test_good_plugins_are_offered_beside_every_kind_of_broken_one(plugin_folder)
     assert str(found.specs["good-b"].origin) == "acme-good-b 2.5"
     wanted = {name: kind for name, (_, kind) in BROKEN.items()}
     wanted["broken-attr"] = AttributeError
-    assert {f.origin.plugin: type(f.error) for f in found.failures} == wanted
+    assert {f.origin.plugin for f in found.failures} == set(wanted)
+    for failure in found.failures:
+        assert isinstance(failure.error, wanted[failure.origin.plugin])
+        assert len(str(failure).splitlines()) == 1
+        assert failure.traceback.startswith("Traceback")
     assert {f.stage for f in found.failures} == {"import"}
 
 
@@ -53,7 +58,9 @@ def test_a_failure_keeps_name_distribution_version_and_traceback(plugin_folder):
 
 def test_asking_for_the_broken_one_chains_what_broke_it(plugin_folder):
     install(plugin_folder, "acme-broken-import", "import no_such_module_xyz")
-    with pytest.raises(UnknownProviderError, match=r"acme-broken-import 1\.0") as caught:
+    with pytest.raises(
+        UnknownProviderError, match=r"acme-broken-import 1\.0"
+    ) as caught:
         look().find("broken-import")
     assert isinstance(caught.value.__cause__, ModuleNotFoundError)
 
@@ -240,7 +247,7 @@ def test_a_plugin_given_by_the_caller_needs_no_installation(plugin_folder):
     import acme_unlisted
 
     found = look(extra=[acme_unlisted, acme_unlisted])
-    assert found.find("unlisted").origin.distribution == "(given)"
+    assert found.find("unlisted").origin.distribution == "the caller"
     assert found.clashes == {}
 
 

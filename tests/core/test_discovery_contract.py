@@ -257,6 +257,20 @@ def test_an_observer_hears_the_arguments_that_it_takes(plugin_folder):
     assert heard == [("s0", 3)]
 
 
+def test_two_plugins_of_one_class_both_hear(plugin_folder):
+    heard = []
+
+    class Ears:
+        CONTRACT_VERSION = 1
+
+        @hookimpl
+        def seamline_segment_finished(self, segment):
+            heard.append(segment)
+
+    tell(look(Ears(), Ears()))
+    assert heard == ["s0", "s0"]
+
+
 def test_nobody_listens_where_no_plugin_does(plugin_folder):
     assert not look().hooks.watch_segments
 
@@ -265,12 +279,13 @@ def test_nobody_listens_where_no_plugin_does(plugin_folder):
 def test_an_observer_that_raises_is_told_no_more_and_the_others_are(
     plugin_folder, fault
 ):
-    heard = []
+    heard, shouted = [], []
 
     def hear(segment):
         heard.append(segment)
 
     def shout(segment):
+        shouted.append(segment)
         fault()
 
     found = look(watcher("first", hear), watcher("loud", shout), watcher("last", hear))
@@ -278,7 +293,10 @@ def test_an_observer_that_raises_is_told_no_more_and_the_others_are(
         tell(found, "s0")
     tell(found, "s1")  # a second warning would be an error here
     assert heard == ["s0", "s0", "s1", "s1"]
-    assert list(found.hooks.quarantined) == ["loud ((given))"]
+    assert shouted == ["s0"]
+    (shown,) = found.hooks.quarantined.values()
+    assert "in shout" in shown
+    assert list(found.hooks.quarantined) == ["loud of the caller"]
 
 
 def test_sessions_and_runs_are_told_as_the_hooks_say(plugin_folder):

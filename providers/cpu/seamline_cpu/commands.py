@@ -63,19 +63,25 @@ def command(function: Callable[..., None]) -> Command:
 
 
 def bind(
-    what: Command, arguments: Sequence[int], shares: int, *, keep: object = None
+    what: Command,
+    arguments: Sequence[int] | np.ndarray[Any, Any],
+    shares: int,
+    *,
+    keep: object = None,
 ) -> Callable[[], None]:
     """
     Give the function that runs a command over fixed arguments.
 
     Parameters
     ----------
+    arguments
+        An int64 array is used as it is, so that its owner may change an argument.
     shares
         Into how many parts the work falls, and the most threads that work on it.
     keep
         What must live as long as the function, such as packed weights.
     """
-    values = np.array(arguments, np.int64)
+    values = np.asarray(arguments, np.int64)
     kept = (values, keep)
     target, where = what.address, values.ctypes.data
     if shares <= 1:

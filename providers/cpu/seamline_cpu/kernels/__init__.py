@@ -5,10 +5,15 @@ from seamline_cpu.kernels import arithmetic as arithmetic
 from seamline_cpu.kernels import attention as attention
 from seamline_cpu.kernels import attention_contrib as attention_contrib
 from seamline_cpu.kernels import batch_normalization as batch_normalization
+from seamline_cpu.kernels import casts as casts
+from seamline_cpu.kernels import convolution as convolution
+from seamline_cpu.kernels import convolution_integer as convolution_integer
+from seamline_cpu.kernels import convolution_transposed as convolution_transposed
 from seamline_cpu.kernels import cumulative as cumulative
 from seamline_cpu.kernels import einsum as einsum
 from seamline_cpu.kernels import elementwise as elementwise
 from seamline_cpu.kernels import gathering as gathering
+from seamline_cpu.kernels import inference as inference
 from seamline_cpu.kernels import layer_normalization as layer_normalization
 from seamline_cpu.kernels import logic as logic
 from seamline_cpu.kernels import losses as losses
@@ -16,7 +21,10 @@ from seamline_cpu.kernels import matmul as matmul
 from seamline_cpu.kernels import matmul_integer as matmul_integer
 from seamline_cpu.kernels import matmul_nbits as matmul_nbits
 from seamline_cpu.kernels import padding as padding
+from seamline_cpu.kernels import pooling as pooling
+from seamline_cpu.kernels import pooling_global as pooling_global
 from seamline_cpu.kernels import powers as powers
+from seamline_cpu.kernels import quantize as quantize
 from seamline_cpu.kernels import random as random
 from seamline_cpu.kernels import reductions as reductions
 from seamline_cpu.kernels import resizing as resizing
@@ -28,6 +36,7 @@ from seamline_cpu.kernels import softmax as softmax
 from seamline_cpu.kernels import sorting as sorting
 from seamline_cpu.kernels import strings as strings
 from seamline_cpu.kernels import suppression as suppression
+from seamline_cpu.kernels import transposing as transposing
 from seamline_cpu.table import TABLE
 
 __all__ = ["TABLE"]

@@ -185,7 +185,7 @@ def _after_bias(formula: Formula, call: Call) -> Run:
     if x.dtype.itemsize == 2:
         # The sum stays in float32, for a half would be rounded twice.
         total = np.empty(x.shape, np.float32)
-        add = functools.partial(np.add, x, bias, out=total, dtype=np.float32)
+        add: Run = functools.partial(np.add, x, bias, out=total, dtype=np.float32)
         return in_sequence([add, formula.bind(call, x=total)])
     add = bind_ufunc(call, np.add, x, bias)
     return in_sequence([add, formula.bind(call, x=out)])

@@ -30,7 +30,13 @@ def _of_ufunc(ufunc: Any, call: Call) -> Run:
     return bind_ufunc(call, ufunc, call.inputs[0], call.inputs[1])
 
 
-for _op, _ufunc in (("Add", np.add), ("Sub", np.subtract), ("Mul", np.multiply)):
+_UFUNCS: tuple[tuple[str, Any], ...] = (
+    ("Add", np.add),
+    ("Sub", np.subtract),
+    ("Mul", np.multiply),
+)
+
+for _op, _ufunc in _UFUNCS:
     TABLE.kernel(_op, since=7, dtypes=NUMBERS, aliases=_EITHER)(
         functools.partial(_of_ufunc, _ufunc)
     )

@@ -42,13 +42,11 @@ def _mask_bias(mask: Array, keys: int, wide: np.dtype[Any]) -> Array:
         bias = np.where(mask, wide.type(0), wide.type(-np.inf))
     else:
         bias = mask.astype(wide)
-    short = keys - mask.shape[-1] if mask.ndim and mask.shape[-1] != 1 else 0
-    if mask.ndim and mask.shape[-1] == 1 and keys > 1:
-        short = 0  # one column broadcasts
+    short = keys - mask.shape[-1] if mask.ndim else 0
     if short > 0:
         widths = [(0, 0)] * (mask.ndim - 1) + [(0, short)]
         bias = np.pad(bias, widths, constant_values=-np.inf)
-    return bias
+    return np.asarray(bias)
 
 
 def _bias(
@@ -80,7 +78,7 @@ def _sides(call: Call) -> dict[str, Any]:
 
 def _positional(call: Call) -> bool:
     sides = _sides(call)
-    return sides["causal"] or sides["left"] >= 0 or sides["right"] >= 0
+    return bool(sides["causal"]) or sides["left"] >= 0 or sides["right"] >= 0
 
 
 def _joined(past: Array | None, now: Array, target: Array | None) -> Array:

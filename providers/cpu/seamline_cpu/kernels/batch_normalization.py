@@ -38,11 +38,9 @@ def affine_planes(x: Any, scale: Any, shift: Any, y: Any, first: int, end: int) 
             y[i, j] = x[i, j] * a + b
 
 
-def _folded(
-    scale: Array, bias: Array, mean: Array, var: Array, eps: float
-) -> list[Array]:
+def _folded(parts: list[Array], eps: float) -> list[Array]:
     """Fold the statistics into one factor and one shift, in float64."""
-    s, b, m, v = (np.asarray(p, np.float64) for p in (scale, bias, mean, var))
+    s, b, m, v = (np.asarray(p, np.float64) for p in parts)
     factor = s / np.sqrt(v + eps)
     return [factor, b - m * factor]
 
@@ -61,7 +59,7 @@ def _inference(call: Call, eps: float) -> Run:
     fixed = all(call.constant(i) is not None for i in range(1, 5))
 
     def fold() -> None:
-        factor[...], shift[...] = (p.ravel() for p in _folded(*parts, eps))
+        factor[...], shift[...] = (p.ravel() for p in _folded(parts, eps))
 
     if fixed:
         fold()
@@ -70,7 +68,7 @@ def _inference(call: Call, eps: float) -> Run:
 
         def apply() -> object:
             out[...] = flat.astype(wide) * across + along
-            return None
+            return out
 
         work: Run = apply
     else:
@@ -105,7 +103,7 @@ def _train(
         p.astype(np.float64) * momentum + q * (1 - momentum)
         for p, q in ((mean, now), (var, spread))
     ]
-    factor, shift = _folded(scale, bias, now, spread, eps)
+    factor, shift = _folded([scale, bias, now, spread], eps)
     across = (slice(None), *(None,) * (x.ndim - 2))
     for out, value in zip(
         outs, (wide * factor[across] + shift[across], *running), strict=False
@@ -231,7 +229,7 @@ def lp_normalization(x: Array, *, axis: int = -1, p: int = 2) -> Array:
     norm = np.abs(wide) if p == 1 else np.square(wide)
     norm = norm.sum(axis=axis, keepdims=True)
     norm = norm if p == 1 else np.sqrt(norm)
-    return np.where(norm == 0, 0, wide / norm).astype(x.dtype)
+    return np.asarray(np.where(norm == 0, 0, wide / norm), x.dtype)
 
 
 @TABLE.simple("MeanVarianceNormalization", since=9, dtypes=FLOATS)

@@ -1,9 +1,11 @@
 """
 How elements of one type become elements of another, as ONNX's Cast tells it.
 
-The standard leaves two things open. A float beyond an integer's range becomes the
-nearest end of the range and NaN becomes 0, on every processor, as devices do it. A
-negative number becomes the float8_e8m0 of its magnitude.
+The standard leaves two things open, which are the same here on every processor. A float
+beyond the range of an integer of 32 or 64 bits becomes the nearest end of the range, and
+NaN becomes 0; for a narrower integer it becomes an int32 in that way, whose low bits are
+kept, as from integer to integer. A negative number becomes the float8_e8m0 of its
+magnitude.
 """
 
 from __future__ import annotations
@@ -11,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from seamline.provider import Array
@@ -24,6 +25,15 @@ _SMALL_FLOATS = ("float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn")
 _SMALL_INTEGERS = ("int4", "uint4", "int2", "uint2")
 _E8M0 = "float8_e8m0fnu"
 _E8M0_BIAS = 127
+_LARGEST = {
+    "float8_e4m3fn": 448.0,
+    "float8_e4m3fnuz": 240.0,
+    "float8_e5m2": 57344.0,
+    "float8_e5m2fnuz": 57344.0,
+    "float4_e2m1fn": 6.0,
+    "float6_e2m3fn": 7.5,
+    "float6_e3m2fn": 28.0,
+}
 
 Convert = Callable[[Array, Array], object]
 
@@ -43,17 +53,12 @@ def _widen(x: Array) -> Array:
 
 
 def _is_float(x: Array) -> bool:
-    return x.dtype.kind == "f" or x.dtype.name == "bfloat16"
+    return x.dtype.kind == "f" or str(x.dtype) == "bfloat16"
 
 
 def _as_float(x: Array) -> Array:
     """Give float32, or float64 where that is what comes."""
     return x if x.dtype in (np.float32, np.float64) else x.astype(np.float32)
-
-
-def _ends(dtype: Any) -> tuple[int, int]:
-    info = ml_dtypes.iinfo(dtype)
-    return int(info.min), int(info.max)
 
 
 def to_integer(x: Array, out: Array) -> None:
@@ -65,11 +70,18 @@ def to_integer(x: Array, out: Array) -> None:
     x
         Any float type.
     out
-        Any integer type, of the same shape.
+        Any integer type, of the same shape. One narrower than 32 bits gets the low bits
+        of the int32.
     """
     if not x.size:
         return
-    low, high = _ends(out.dtype)
+    if out.dtype.itemsize < 4:
+        whole = np.empty(x.shape, np.int32)
+        to_integer(x, whole)
+        _copy(whole, out)
+        return
+    info = np.iinfo(out.dtype)
+    low, high = int(info.min), int(info.max)
     x = _as_float(x)
     # Python compares a float with an integer exactly; NaN fails both.
     if float(x.min()) > low - 1 and float(x.max()) < high + 1:
@@ -78,8 +90,8 @@ def to_integer(x: Array, out: Array) -> None:
     under, over = x <= float(low - 1), x >= float(high + 1)
     inside = np.logical_not(under | over | np.isnan(x))
     _copy(np.where(inside, x, x.dtype.type(0)), out)
-    np.copyto(out, np.asarray(low).astype(out.dtype), where=under)
-    np.copyto(out, np.asarray(high).astype(out.dtype), where=over)
+    np.copyto(out, low, where=under)
+    np.copyto(out, high, where=over)
 
 
 def to_float8(x: Array, out: Array, saturate: bool) -> None:
@@ -94,7 +106,7 @@ def to_float8(x: Array, out: Array, saturate: bool) -> None:
     """
     wide = _as_float(x)
     if saturate:
-        most = float(ml_dtypes.finfo(out.dtype).max)
+        most = _LARGEST[out.dtype.name]
         wide = np.minimum(np.maximum(wide, -most), most)
     _copy(wide, out)
 
@@ -168,9 +180,9 @@ def _number(text: str, index: int, whole: bool) -> int | float:
 
 
 def _from_text(target: str, finish: Convert) -> Convert:
-    dtype = numpy_dtype(target)
-    whole = dtype.kind in "iu" or target in _SMALL_INTEGERS
-    low, high = _ends(np.uint64 if target == "uint64" else np.int64)
+    whole = _is_integer(target)
+    info = np.iinfo(np.uint64 if target == "uint64" else np.int64)
+    low, high = int(info.min), int(info.max)
 
     def convert(x: Array, out: Array) -> None:
         values = [_number(text, i, whole) for i, text in enumerate(x.reshape(-1))]
@@ -185,16 +197,17 @@ def _from_text(target: str, finish: Convert) -> Convert:
     return convert
 
 
+def _is_integer(name: str) -> bool:
+    return numpy_dtype(name).kind in "iu" or name in _SMALL_INTEGERS
+
+
 def is_direct(source: str, target: str) -> bool:
     """Tell whether one pass of NumPy's own converts: no scratch, no checks."""
-    simple = ("float32", "float64", "float16", "bfloat16")
-    whole = ("i", "u", "b")
-    if "string" in (source, target) or target == "bool":
-        return False
-    kinds = numpy_dtype(source).kind, numpy_dtype(target).kind
-    return target in simple and (source in simple or kinds[0] in whole) or (
-        kinds[0] in whole and kinds[1] in whole
-    )  # fmt: skip
+    floats = ("float32", "float64", "float16", "bfloat16")
+    if source in floats:
+        return target in floats
+    wide = numpy_dtype(source).kind in "iub"
+    return wide and (target in floats or numpy_dtype(target).kind in "iu")
 
 
 def converter(source: str, target: str, saturate: bool, round_mode: str) -> Convert:
@@ -207,25 +220,28 @@ def converter(source: str, target: str, saturate: bool, round_mode: str) -> Conv
         ``round_mode`` is none that the standard has.
     """
     if round_mode not in ("up", "down", "nearest"):
-        raise ValueError(f"round_mode is {round_mode!r}; it must be up, down or nearest")
-    if source == target:
+        raise ValueError(
+            f"round_mode is {round_mode!r}; it must be up, down or nearest"
+        )
+    if source == target or is_direct(source, target):
         return _copy
+    if source == "string":
+        wide = "int64" if _is_integer(target) else "float64"
+        return _from_text(target, converter(wide, target, saturate, round_mode))
+    return _to_other(target, saturate, round_mode)
+
+
+def _to_other(target: str, saturate: bool, round_mode: str) -> Convert:
     if target == "string":
         return _to_text
-    if source == "string":
-        return _from_text(target, converter("float64", target, saturate, round_mode)
-                          if numpy_dtype(target).kind not in "iu" and target not in _SMALL_INTEGERS
-                          else _copy)  # fmt: skip
+    if target == "bool":
+        return _to_bool
     if target in _FLOATS_8:
         return lambda x, out: to_float8(_widen(x), out, saturate)
     if target == _E8M0:
         return lambda x, out: to_e8m0(_widen(x), out, saturate, round_mode)
     if target in _SMALL_FLOATS:
         return _to_small_float
-    if target == "bool":
-        return _to_bool
-    if is_direct(source, target):
-        return _copy
-    if numpy_dtype(target).kind in "iu" or target in _SMALL_INTEGERS:
+    if _is_integer(target):
         return _to_any_integer
     return lambda x, out: _copy(_widen(x), out)

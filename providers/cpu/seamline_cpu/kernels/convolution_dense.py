@@ -249,12 +249,19 @@ def bind_dense(
     window: Window,
     scratch: np.ndarray[Any, Any],
     threads: int,
-    zero: int = 0,
+    zero: np.ndarray[Any, Any] | None = None,
 ) -> Callable[[], None]:
     """
-    Bind a convolution over packed weights; ``x`` is float32, or bytes with ``zero``.
+    Bind a convolution over packed weights.
 
-    All arrays must keep their addresses; ``window`` has three axes.
+    Parameters
+    ----------
+    x
+        float32, or bytes; all arrays must keep their addresses.
+    window
+        Over three axes.
+    zero
+        The zero point of bytes, one element, read in each run.
     """
     words = x.dtype.itemsize == 1
     groups, tiles = packed.shape[:2]
@@ -266,12 +273,21 @@ def bind_dense(
     shares = threads if multiplied > 60_000 else 1
     splits = 1 if units >= shares else min(tiles, -(-shares // max(1, units)))
     need = scratch_bytes(window, channels, 1, words) - 64
-    arguments = [
+    arguments = np.array([
         x.ctypes.data, packed.ctypes.data, bias.ctypes.data, out.ctypes.data,
         scratch.ctypes.data + -scratch.ctypes.data % 64, need, x.shape[0], groups, channels,
         count, *window.sizes, *window.outs, *window.kernel, *window.strides,
         *window.dilations, *window.begins, block, splits,
-        128 if x.dtype == np.int8 else 0, zero,
-    ]  # fmt: skip
+        128 if x.dtype == np.int8 else 0, 0,
+    ], np.int64)  # fmt: skip
     what = _dense_words if words else _dense_floats
-    return bind(what, arguments, shares, keep=(x, packed, bias, out, scratch))
+    run = bind(what, arguments, shares, keep=(x, packed, bias, out, scratch))
+    if zero is None:
+        return run
+    flat = zero.reshape(-1)
+
+    def run_from_zero() -> None:
+        arguments[_ZERO] = flat[0]
+        run()
+
+    return run_from_zero

@@ -26,10 +26,16 @@ def gather(call: Call) -> Run:
     x, indices, out = call.inputs[0], call.inputs[1], call.outputs[0]
     axis = axis_of(call.attr("axis", 0), x.ndim)
     known, size = call.constant(1), x.shape[axis]
+    whole = (slice(None),) * x.ndim
     if known is not None:
         at = within(known, size, axis)
         if at.ndim == 0:
-            return copying(x[(slice(None),) * axis + (int(at),)], out)
+            # The ellipsis keeps a view where plain indexing would give a scalar.
+            one = slice(int(at), int(at) + 1)
+            return copying(
+                x[(..., *whole[:axis], one, *whole[axis + 1 :])],
+                np.expand_dims(out, axis),
+            )
         if not out.size:
             return copying(out, out)
         return partial(x.take, at, axis, out, "wrap")

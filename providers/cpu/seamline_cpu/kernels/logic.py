@@ -28,26 +28,24 @@ def _of_ufunc(ufunc: Any, call: Call) -> Run:
     return bind_ufunc(call, ufunc, call.inputs[0], call.inputs[1])
 
 
-for _op, _ufunc, _since, _dtypes in (
+_UFUNCS: tuple[tuple[str, Any, int, tuple[str, ...]], ...] = (
     ("And", np.logical_and, 7, BOOL),
     ("Or", np.logical_or, 7, BOOL),
     ("Xor", np.logical_xor, 7, BOOL),
     ("BitwiseAnd", np.bitwise_and, 18, INTEGERS),
     ("BitwiseOr", np.bitwise_or, 18, INTEGERS),
     ("BitwiseXor", np.bitwise_xor, 18, INTEGERS),
-):
-    TABLE.kernel(_op, since=_since, dtypes=_dtypes, aliases=_EITHER)(
-        functools.partial(_of_ufunc, _ufunc)
-    )
-
-for _op, _ufunc, _since, _dtypes in (
     ("Equal", np.equal, 7, NUMBERS + BOOL + STRING),
     ("Greater", np.greater, 7, NUMBERS),
     ("GreaterOrEqual", np.greater_equal, 12, NUMBERS),
     ("Less", np.less, 7, NUMBERS),
     ("LessOrEqual", np.less_equal, 12, NUMBERS),
-):
-    TABLE.kernel(_op, since=_since, dtypes=_dtypes)(
+)
+_COMPARISONS = ("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual")
+
+for _op, _ufunc, _since, _dtypes in _UFUNCS:
+    _aliases = () if _op in _COMPARISONS else _EITHER
+    TABLE.kernel(_op, since=_since, dtypes=_dtypes, aliases=_aliases)(
         functools.partial(_of_ufunc, _ufunc)
     )
 

@@ -19,7 +19,12 @@ from seamline.kernels import Call, Run
 from seamline.provider import Array, NodeView
 from seamline.tensors import FLOATS
 from seamline_cpu.binding import in_order
-from seamline_cpu.kernels.packed_product import pack_panels, packed, packed_nbytes, stacked
+from seamline_cpu.kernels.packed_product import (
+    pack_panels,
+    packed,
+    packed_nbytes,
+    stacked,
+)
 from seamline_cpu.kernels.rows import threads_of
 from seamline_cpu.table import TABLE
 
@@ -75,7 +80,9 @@ def _tiled(call: Call, a: Array, b: Array, out: Array) -> Run | None:
         fits = packed_nbytes(b) <= _KEEP_PACKED
         if rows < _TILED_ROWS or call.constant(1) is None or not (fits and _joins(a)):
             return None
-        panels = call.resident(f"panels {b.shape} {b.strides}", (1,), lambda: pack_panels(b))
+        panels = call.resident(
+            f"panels {b.shape} {b.strides}", (1,), lambda: pack_panels(b)
+        )
         flat = a.reshape(rows, a.shape[-1]), panels, out.reshape(rows, -1), threads
         return packed(*flat)
     stacks = a.shape[:-2] == b.shape[:-2] and out.size * a.shape[-1] >= _TILED_FROM

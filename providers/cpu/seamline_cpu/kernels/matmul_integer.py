@@ -97,7 +97,7 @@ def _exact(a: Array, b: Array) -> Array:
         rows = _exact(a.reshape(-1, k), b)
         return rows.reshape(*a.shape[:-1], b.shape[-1])
     if k <= _EXACT_RUN:
-        return np.matmul(a, b).astype(np.int32)
+        return np.asarray(np.matmul(a, b), np.int32)
     total: Any = np.int32(0)
     for first in range(0, k, _EXACT_RUN):
         run = slice(first, first + _EXACT_RUN)

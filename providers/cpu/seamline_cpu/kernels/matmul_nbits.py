@@ -97,10 +97,10 @@ def zero_points(given: Array | None, bits: int, n: int, blocks: int) -> Array:
         return np.full((n, blocks), 1 << (bits - 1), f4)
     if given.dtype != np.uint8:
         return given.reshape(n, blocks).astype(f4)
-    packed = given.reshape(n, -1)
+    packed: Array = given.reshape(n, -1)
     shifts = np.arange(8 // bits, dtype=np.uint8) * np.uint8(bits)
     codes = (packed[:, :, None] >> shifts) & np.uint8((1 << bits) - 1)
-    return codes.reshape(n, -1)[:, :blocks].astype(f4)
+    return np.asarray(codes.reshape(n, -1)[:, :blocks], f4)
 
 
 def _refused(view: NodeView) -> str | None:

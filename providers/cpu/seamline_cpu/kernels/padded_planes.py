@@ -75,7 +75,7 @@ def planes_of(window: Window, channels: int, cache: int, least_blocks: int) -> P
     height, width = window.outs[1:]
     halo = (kh - 1) * dh // sh
     pitch = width + (kw - 1) * dw // sw
-    most = cache // (4 * sh * sw * pitch * channels) - halo
+    most = cache // (4 * sh * sw * pitch * max(1, channels)) - halo
     rows = max(1, min(most, height, -(-height // least_blocks)))
     rows = -(-height // -(-height // rows))  # blocks of one size
     held = rows + halo

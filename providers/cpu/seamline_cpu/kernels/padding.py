@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -64,7 +65,9 @@ def _pad(x: Array, out: Array, pads: Sequence[int], mode: str, value: Array) -> 
             for b, a, n in zip(before, after, x.shape, strict=True)
         ]
     )
-    core = x[kept]
+    # The dots keep a scalar an array: a view, not the value of this moment.
+    part: Any = (..., *kept)
+    core = x[part]
     inside = [
         slice(max(b, 0), max(b, 0) + n) for b, n in zip(before, core.shape, strict=True)
     ]
@@ -76,7 +79,8 @@ def _pad(x: Array, out: Array, pads: Sequence[int], mode: str, value: Array) -> 
     )
     if found != out.shape:
         raise ValueError(f"pads give {list(found)}, the plan says {list(out.shape)}")
-    runs = [copying(core, out[tuple(inside)])]
+    part = (..., *inside)
+    runs = [copying(core, out[part])]
     for axis in range(rank):
         if out.shape[axis] == core.shape[axis]:
             continue

@@ -96,15 +96,15 @@ def _of_integers(base: Array, exponent: Array) -> Array:
     negative = np.less(exponent, 0)
     result = np.power(base, np.where(negative, 0, exponent).astype(base.dtype))
     if not negative.any():
-        return result
+        return np.asarray(result)
     odd = np.bitwise_and(exponent, 1) == 1
     unit = np.where(base == 1, 1, np.where(base == -1, np.where(odd, -1, 1), 0))
-    return np.where(negative, unit, result).astype(base.dtype)
+    return np.asarray(np.where(negative, unit, result).astype(base.dtype))
 
 
 def _of_fractions(base: Array, exponent: Array) -> Array:
     wide = np.power(base.astype(np.float64), exponent.astype(np.float64))
-    return wide.astype(base.dtype)
+    return np.asarray(wide.astype(base.dtype))
 
 
 @TABLE.kernel("Pow", since=12, dtypes={0: ("int32", "int64"), 1: FLOATS + INTEGERS})

@@ -62,7 +62,7 @@ def _l2(x: Any, y: Any, first: int, end: int) -> None:
 
 
 @jit
-def _negative_nan(bits: Any) -> bool:
+def _negative_nan(bits: Any) -> Any:
     """Tell whether a row of int32 bits holds a float32 NaN with its sign set."""
     least = i4(0)
     for j in range(bits.shape[0]):

@@ -37,18 +37,18 @@ _COMPILED_FROM = 2048
 
 
 def _sum(x: Array, axes: Axes) -> Array:
-    return np.add.reduce(x, axis=axes, dtype=x.dtype, keepdims=True)
+    return np.asarray(np.add.reduce(x, axis=axes, dtype=x.dtype, keepdims=True))
 
 
 def _mean(x: Array, axes: Axes) -> Array:
     count = math.prod(x.shape[a] for a in axes)
     if x.dtype.kind == "f":
-        return _sum(x, axes) / x.dtype.type(count)
+        return np.asarray(_sum(x, axes) / x.dtype.type(count))
     total = np.add.reduce(x, axis=axes, keepdims=True)
     # Toward zero, as C divides; floor division of magnitudes never meets a float.
-    return np.sign(total) * (np.abs(total) // max(count, 1)) if x.dtype.kind == "i" else (
-        total // max(count, 1)
-    )  # fmt: skip
+    if x.dtype.kind == "i":
+        return np.asarray(np.sign(total) * (np.abs(total) // max(count, 1)))
+    return np.asarray(total // max(count, 1))  # fmt: skip
 
 
 def _bound(dtype: np.dtype[Any], greatest: bool) -> Any:

@@ -11,7 +11,13 @@ __all__ = ["blend_planes", "pick_planes"]
 
 @jit
 def pick_planes(
-    source: Any, target: Any, rows: Any, columns: Any, share: int, shares: int
+    source: Any,
+    target: Any,
+    rows: Any,
+    columns: Any,
+    doubled: bool,
+    share: int,
+    shares: int,
 ) -> None:
     """
     Take ``target[p, y, x] = source[p, rows[y], columns[x]]``.
@@ -22,6 +28,8 @@ def pick_planes(
         Planes ``(P, H, W)`` and ``(P, Y, X)`` of one type.
     rows, columns
         Indices that lie inside, ``(Y,)`` and ``(X,)``.
+    doubled
+        Whether ``columns`` are 0, 0, 1, 1, ... to the end of an even width.
     share, shares
         Which of how many equal ranges of output rows to do.
     """
@@ -38,8 +46,13 @@ def pick_planes(
                 line[x] = above[x]
         else:
             taken = source[plane, rows[y]]
-            for x in range(width):
-                line[x] = taken[columns[x]]
+            if doubled:  # a loop without look-ups, which vectorises
+                for x in range(width // 2):
+                    line[2 * x] = taken[x]
+                    line[2 * x + 1] = taken[x]
+            else:
+                for x in range(width):
+                    line[x] = taken[columns[x]]
 
 
 @jit

@@ -15,6 +15,7 @@ import numba
 import numpy as np
 
 from seamline_cpu.jit import jit
+from seamline_cpu.jit_cache import attach
 from seamline_cpu.pool import run_shares
 
 __all__ = [
@@ -38,12 +39,11 @@ SHARED_FROM = 32_768
 def sums(function: F) -> F:
     """Compile as :func:`seamline_cpu.jit.jit` does, with sums that may be reordered."""
     flags = {"reassoc", "contract"}
-    try:
-        return numba.njit(nogil=True, error_model="numpy", cache=True, fastmath=flags)(
-            function
-        )
-    except RuntimeError:  # no folder that a cache could be written to
-        return numba.njit(nogil=True, error_model="numpy", fastmath=flags)(function)
+    compiled: Any = numba.njit(nogil=True, error_model="numpy", fastmath=flags)(
+        function
+    )
+    attach(compiled, function)
+    return compiled  # type: ignore[no-any-return]
 
 
 def threads_of(options: Mapping[str, Any]) -> int:

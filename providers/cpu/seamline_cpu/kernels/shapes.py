@@ -1,4 +1,4 @@
-"""Operators that say, change or repeat a shape, and those that reorder axes."""
+"""Operators that say, change or repeat a shape."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from seamline.kernels import Call, Run
-from seamline.provider import Array, NodeView
+from seamline.provider import Array
 from seamline.tensors import ANY
 from seamline_cpu.binding import (
     axes_of,
@@ -124,55 +124,22 @@ def resolved(
         raise ValueError(f"{what}: at most one size may be -1, none less")
     total = math.prod(sizes)
     if -1 in found:
-        rest = -math.prod(found)
-        if rest == 0 or total % rest:
+        at = found.index(-1)
+        # A size that both sides keep says nothing of the -1, even if it is 0.
+        rest, given = found[:at] + found[at + 1 :], list(sizes)
+        for n in [n for n in rest if n in given]:
+            rest.remove(n)
+            given.remove(n)
+        share = math.prod(rest)
+        if share == 0 or math.prod(given) % share:
             raise ValueError(f"{what}: -1 has no size")
-        found[found.index(-1)] = total // rest
+        found[at] = math.prod(given) // share
     if math.prod(found) != total:
         raise ValueError(f"{what}: {total} elements do not fit")
     return tuple(found)
 
 
-# --- other orders of axes -------------------------------------------------------------
-
-
-def _permutation(node: NodeView, rank: int) -> tuple[int, ...]:
-    given = node.attributes.get("perm")
-    return tuple(range(rank))[::-1] if given is None else axes_of(given, rank)
-
-
-def _moves(node: NodeView) -> str | None:
-    kind = node.tensor(0)
-    if kind is None or kind.shape is None:
-        return "its rank is not known"
-    rank = len(kind.shape)
-    order = node.attributes.get("perm", tuple(range(rank))[::-1])
-    if sorted(order) != list(range(rank)):
-        return "perm is not a permutation"
-    long = [axis for axis in order if kind.shape[axis] != 1]
-    return None if long == sorted(long) else "it moves data"
-
-
-@TABLE.kernel(
-    "Transpose",
-    dtypes=ANY,
-    when=_moves,
-    views=_FIRST,
-    because="only axes of size 1 move",
-)
-def transpose_units(call: Call) -> Run:
-    """Move axes of size 1: the bytes stay as they are."""
-    return same_bytes(call.inputs[0], call.outputs[0])
-
-
-@TABLE.kernel("Transpose", dtypes=ANY)
-def transpose(call: Call) -> Run:
-    """Copy with the axes in another order."""
-    x, out = call.inputs[0], call.outputs[0]
-    order = _permutation(call.view, x.ndim)
-    if len(order) != x.ndim:
-        raise ValueError(f"perm {list(order)} is not for {x.ndim} dimensions")
-    return copying(x.transpose(order), out)
+# --- blocks of pixels -----------------------------------------------------------------
 
 
 @TABLE.kernel("DepthToSpace", dtypes=ANY)

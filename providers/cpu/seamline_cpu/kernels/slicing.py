@@ -32,7 +32,7 @@ def slice_by_attributes(call: Call) -> Run:
     """Cut by attributes, with steps of 1."""
     starts, ends = call.attr("starts"), call.attr("ends")
     found = slices(call.inputs[0].shape, starts, ends, call.attr("axes"), None)
-    return copying(call.inputs[0][found], call.outputs[0])
+    return copying(call.inputs[0][(..., *found)], call.outputs[0])
 
 
 @TABLE.kernel("Slice", since=10, dtypes=ANY, host_inputs={1, 2, 3, 4})
@@ -42,7 +42,9 @@ def slice_by_inputs(call: Call) -> Run:
 
     def make(*given: Array | None) -> Run:
         starts, ends, axes, steps = map(integers, given)
-        return copying(x[slices(x.shape, starts or (), ends or (), axes, steps)], out)
+        return copying(
+            x[(..., *slices(x.shape, starts or (), ends or (), axes, steps))], out
+        )
 
     return from_host(call, [1, 2, 3, 4], make)
 

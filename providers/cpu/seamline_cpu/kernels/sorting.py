@@ -13,53 +13,21 @@ from seamline.kernels import Call, Run
 from seamline.provider import Array
 from seamline.tensors import ANY, BOOL, FLOATS, NUMBERS, STRING
 from seamline_cpu.binding import axis_of, from_host, in_order
+from seamline_cpu.kernels.selection import select_rows
 from seamline_cpu.table import TABLE
 
 __all__: list[str] = []
 
+_RANKED = {
+    "float32": np.dtype(np.float32),
+    "float16": np.dtype(np.float32),
+    "bfloat16": np.dtype(np.float32),
+    "float64": np.dtype(np.float64),
+    "uint64": np.dtype(np.uint64),
+}
+
 
 # --- TopK -----------------------------------------------------------------------------
-
-
-def descending(x: Array) -> Array:
-    """
-    Give integer keys whose ascending order is the values' descending order.
-
-    NaN counts as the largest value, whatever its sign, and -0.0 equals 0.0. Nothing is
-    negated, so the lowest integer and unsigned types keep their places.
-
-    Examples
-    --------
-    >>> np.argsort(descending(np.array([1, np.nan, -2], np.float32)), kind="stable").tolist()
-    [1, 0, 2]
-    """
-    if x.dtype.kind in "iu":
-        return np.asarray(np.invert(x))
-    if x.dtype.name == "bfloat16":
-        x = x.astype(np.float32)
-    kind = np.dtype(f"i{x.dtype.itemsize}")
-    # Bits of IEEE floats ascend with the value once those of negative ones are flipped.
-    bits = (x + x.dtype.type(0)).view(kind)
-    keys = bits ^ ((bits >> (8 * kind.itemsize - 1)) & np.iinfo(kind).max)
-    keys[np.isnan(x)] = np.iinfo(kind).max
-    return np.asarray(np.invert(keys))
-
-
-def _first(keys: Array, k: int) -> Array:
-    """Give, for each row, the places of the ``k`` lowest keys, equal ones by place."""
-    n = keys.shape[-1]
-    if k == 1:
-        return np.asarray(keys.argmin(axis=-1)[:, None])
-    if n < 512 or k == 0 or k > n // 8:
-        return np.asarray(np.argsort(keys, axis=-1, kind="stable")[:, :k])
-    found = np.empty((len(keys), k), np.intp)
-    limits = np.partition(keys, k - 1, axis=-1)[:, k - 1]
-    for row, limit, target in zip(keys, limits, found, strict=True):
-        below = np.flatnonzero(row < limit)
-        equal = np.flatnonzero(row == limit)[: k - len(below)]
-        target[: len(below)] = below[np.argsort(row[below], kind="stable")]
-        target[len(below) :] = equal
-    return found
 
 
 @TABLE.kernel("TopK", since=(1, 1), dtypes=FLOATS)
@@ -80,19 +48,21 @@ def _top_k(call: Call, k: int) -> Run:
     n = x.shape[axis]
     if not 0 <= k <= n:
         raise ValueError(f"k is {k}, axis {axis} has {n} elements")
-    largest = call.attr("largest", 1)
+    largest = bool(call.attr("largest", 1))
     moved = x.swapaxes(axis, -1)
     lead = moved.shape[:-1]
+    # Four compiled forms serve every type; none changes the order of values.
+    kind = _RANKED.get(x.dtype.name, np.dtype(np.int64))
+    at = np.empty((math.prod(lead), k), np.intp)
 
     def run() -> None:
-        rows = np.ascontiguousarray(moved).reshape(math.prod(lead), n)
-        keys = descending(rows)
-        at = _first(keys if largest else np.invert(keys), k)
+        rows = moved.astype(kind, "C", copy=False).reshape(len(at), n)
+        select_rows(rows, at, largest)
+        found = at.reshape(*lead, k).swapaxes(axis, -1)
         if values is not None:
-            found = np.take_along_axis(rows, at, 1).reshape(*lead, k)
-            np.copyto(values, found.swapaxes(axis, -1))
+            np.copyto(values, np.take_along_axis(x, found, axis))
         if indices is not None:
-            np.copyto(indices, at.reshape(*lead, k).swapaxes(axis, -1))
+            np.copyto(indices, found)
 
     return run
 

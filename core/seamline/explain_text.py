@@ -1,0 +1,136 @@
+"""An explanation as text for people: the short answer first, then who, why and what."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+__all__ = ["as_text", "bytes_text"]
+
+_SHOWN = 12  # lines of a list before it is cut short
+
+
+def bytes_text(nbytes: int | None) -> str:
+    """
+    Give bytes with a unit that leaves a readable number.
+
+    >>> bytes_text(1536), bytes_text(None)
+    ('1.5 KiB', '? B')
+    """
+    if nbytes is None:
+        return "? B"
+    size = float(nbytes)
+    for unit in ("B", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} GiB"
+
+
+def as_text(data: Mapping[str, Any]) -> str:
+    """Write an explanation, as made by :func:`seamline.explain.explain`."""
+    lines = [f"model      {data['model']}"]
+    providers = ", ".join(f"{p['name']} on {p['device']}" for p in data["providers"])
+    lines.append(f"providers  {providers}")
+    signature = ", ".join(f"{name}: {kind}" for name, kind in data["signature"].items())
+    lines.append(f"signature  {signature or '(no inputs)'}")
+    folded = data["folded"]
+    if folded["nodes"]:
+        size = bytes_text(folded["nbytes"])
+        lines.append(f"folded     {len(folded['nodes'])} nodes once at open, {size} kept")
+    if folded["left"]:
+        lines.append(f"           {folded['left']}")
+    lines += [f"note       {note}" for note in data["notes"]]
+    lines += _plan(data["plan"], "")
+    if data["advice"]:
+        lines += ["", "what would help most"]
+        lines += [f"  {advice['text']}" for advice in data["advice"][:5]]
+    return "\n".join(lines) + "\n"
+
+
+def _plan(plan: Mapping[str, Any], indent: str) -> Iterator[str]:
+    kinds = Counter(seam["cause"] for seam in plan["seams"])
+    causes = ", ".join(f"{count} {cause}" for cause, count in kinds.most_common())
+    moved = sum(t["nbytes"] for t in plan["transfers"])
+    yield ""
+    yield (
+        f"{indent}{len(plan['segments'])} segments, {len(plan['seams'])} seams"
+        f"{f' ({causes})' if causes else ''}, {len(plan['transfers'])} transfers "
+        f"({bytes_text(moved)}); {len(plan['nodes'])} nodes run, "
+        f"{len(plan['resolved'])} resolved from sizes alone, {len(plan['unused'])} unused"
+    )
+    for device, memory in plan["memory"].items():
+        arena, peak = bytes_text(memory["arena_nbytes"]), bytes_text(memory["peak_nbytes"])
+        yield f"{indent}memory on {device}: arena {arena}, alive at most {peak}"
+    yield from _who(plan, indent)
+    yield from _refused(plan, indent)
+    yield from _segments(plan, indent)
+    yield from _seams(plan, indent)
+    for name, body in plan["bodies"].items():
+        yield f"{indent}body {name}"
+        yield from _plan(body, indent + "  ")
+    rest = plan["rest"]
+    if rest and rest["planned"]:
+        yield f"{indent}then, once sizes are known"
+        yield from _plan(rest, indent + "  ")
+    elif rest:
+        waits = ", ".join(rest["waits_for"])
+        yield f"{indent}then {len(rest['nodes'])} nodes, planned once {waits} is sized"
+
+
+def _who(plan: Mapping[str, Any], indent: str) -> Iterator[str]:
+    reasons: Counter[tuple[str, str, str]] = Counter()
+    for node in plan["nodes"].values():
+        reasons[node["provider"], node["variant"], node["reason"]] += 1
+    yield f"{indent}placement"
+    for (provider, variant, reason), count in reasons.most_common(_SHOWN):
+        yield f"{indent}  {count:5} on {provider} ({variant}): {reason}"
+
+
+def _refused(plan: Mapping[str, Any], indent: str) -> Iterator[str]:
+    said: Counter[tuple[str, str, str]] = Counter()
+    for node in plan["nodes"].values():
+        for provider, reason in node["refusals"].items():
+            said[provider, node["op"], reason] += 1
+    if said:
+        yield f"{indent}refusals"
+    for (provider, op, reason), count in said.most_common(_SHOWN):
+        yield f"{indent}  {count:5} {op} by {provider}: {reason}"
+    if len(said) > _SHOWN:
+        yield f"{indent}  ... and {len(said) - _SHOWN} other reasons (--json has all)"
+
+
+def _us(value: float | None) -> str:
+    return "" if value is None else f", {value:.1f} us"
+
+
+def _segments(plan: Mapping[str, Any], indent: str) -> Iterator[str]:
+    if plan["segments"]:
+        yield f"{indent}segments"
+    for segment in plan["segments"][:_SHOWN]:
+        first, last = segment["nodes"][0], segment["nodes"][-1]
+        span = first if first == last else f"{first} .. {last}"
+        late = ", sizes found by running" if segment["sizes_at_run"] else ""
+        yield (
+            f"{indent}  {segment['provider']:12} {len(segment['nodes']):5} nodes  {span}"
+            f"{late}{_us(segment['us'])}"
+        )
+    if len(plan["segments"]) > _SHOWN:
+        yield f"{indent}  ... and {len(plan['segments']) - _SHOWN} more (--json has all)"
+
+
+def _seams(plan: Mapping[str, Any], indent: str) -> Iterator[str]:
+    if plan["seams"]:
+        yield f"{indent}seams"
+    for seam in plan["seams"][:_SHOWN]:
+        values = ", ".join(seam["values"][:3]) + (", ..." if len(seam["values"]) > 3 else "")
+        copied = seam["copied_nbytes"]
+        how = f"{bytes_text(copied)} copied" if copied else "read in place"
+        yield (
+            f"{indent}  {seam['cause']:14} {seam['after']} | {seam['before'] or 'the rest'}: "
+            f"{values} ({bytes_text(seam['nbytes'])}, {how}{_us(seam['us'])})"
+        )
+        yield f"{indent}  {'':14} {seam['why']}"
+    if len(plan["seams"]) > _SHOWN:
+        yield f"{indent}  ... and {len(plan['seams']) - _SHOWN} more (--json has all)"

@@ -1,0 +1,225 @@
+"""Conv: which of the compiled forms a node takes, and the NumPy form for the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from seamline.kernels import Call, Run
+from seamline.provider import NodeView
+from seamline.tensors import FLOATS
+from seamline_cpu.kernels.convolution_dense import (
+    bind_dense,
+    pack_bias,
+    pack_weights,
+    scratch_bytes,
+)
+from seamline_cpu.kernels.convolution_planes import (
+    bind_planes,
+    planes_bytes,
+    suits_planes,
+)
+from seamline_cpu.kernels.depthwise import (
+    bind_depthwise,
+    depthwise_bytes,
+    suits_depthwise,
+)
+from seamline_cpu.kernels.windows import (
+    Window,
+    scratch_of,
+    sized,
+    slide,
+    threads_here,
+    window_of,
+)
+from seamline_cpu.table import TABLE
+
+__all__ = ["as_float32", "bind_float32", "convolve", "float32_bytes"]
+
+_Array = np.ndarray[Any, Any]
+_HALVES = ("float16", "bfloat16")
+
+
+def _form(window: Window, channels: int, each: int) -> str:
+    if suits_depthwise(window, channels, each):
+        return "depthwise"
+    return "planes" if suits_planes(window) else "dense"
+
+
+def float32_bytes(window: Window, channels: int, each: int, shares: int) -> int:
+    """Give the scratch bytes of a convolution of ``channels`` to ``each`` in a group."""
+    form = _form(window, channels, each)
+    if form == "depthwise":
+        return depthwise_bytes(window, shares)
+    return (planes_bytes if form == "planes" else scratch_bytes)(window, channels, shares)
+
+
+def bind_float32(
+    call: Call, x: _Array, w: _Array, out: _Array, window: Window, scratch: _Array
+) -> Run:
+    """Bind a float32 convolution of a node whose weights and bias are inputs 1 and 2."""
+    groups = call.attr("group", 1)
+    each = w.shape[0] // groups
+    threads = call.options.get("num_threads") or 1
+    form = _form(window, w.shape[1], each)
+    bias, told_bias = _kept(
+        call, 2, f"bias/{groups}", lambda b: pack_bias(b, w.shape[0], groups)
+    )
+    if form == "depthwise":
+        plain, told_plain = _kept(call, 2, "flat-bias", lambda b: _flat(b, w.shape[0]))
+        weights, told = _kept(call, 1, "float32", lambda w: np.ascontiguousarray(w, np.float32))
+        run = bind_depthwise(x, weights, plain, out, window, scratch, threads)
+        return in_order(told, told_plain, run)
+    bound = bind_planes if form == "planes" else bind_dense
+    packed, told = _kept(call, 1, f"tiles/{groups}", lambda w: pack_weights(w, groups))
+    return in_order(
+        told, told_bias, bound(x, packed, bias, out, window, scratch, threads)
+    )
+
+
+def _flat(bias: _Array | None, count: int) -> _Array:
+    return np.zeros(count, np.float32) if bias is None else np.asarray(bias, np.float32)
+
+
+def _kept(
+    call: Call, index: int, tag: str, make: Callable[[Any], _Array]
+) -> tuple[_Array, Run | None]:
+    """Give an input in another layout, and what lays it out again if it may change."""
+    given = call.input(index)
+    if given is None:
+        return make(None), None
+    value = call.constant(index)
+    if value is not None:
+        return call.resident(tag, {index}, lambda: make(value)), None
+    laid = np.array(make(given))
+
+    def lay() -> None:
+        laid[...] = make(given)
+
+    return laid, lay
+
+
+def in_order(*steps: Run | None) -> Run:
+    """Give one function that calls those that are there."""
+    there = [step for step in steps if step is not None]
+    if len(there) == 1:
+        return there[0]
+
+    def run() -> None:
+        for step in there:
+            step()
+
+    return run
+
+
+def as_float32(
+    call: Call, x: _Array, out: _Array, scratch: _Array
+) -> tuple[_Array, _Array, _Array, Run | None, Run | None]:
+    """
+    Give float32 stand-ins for arrays of half precision, out of the scratch.
+
+    Returns
+    -------
+    tuple
+        Input, output, the scratch that is left, what fills the input before the run and
+        what rounds the output after it; the arrays themselves where they are float32.
+    """
+    if x.dtype == np.float32:
+        return x, out, scratch, None, None
+    wide_x = scratch[: 4 * x.size].view(np.float32).reshape(x.shape)
+    scratch = scratch[-(-4 * x.size // 64) * 64 :]
+    wide_out = scratch[: 4 * out.size].view(np.float32).reshape(out.shape)
+    scratch = scratch[-(-4 * out.size // 64) * 64 :]
+
+    def widen() -> None:
+        wide_x[...] = x
+
+    def narrow() -> None:
+        out[...] = wide_out
+
+    return wide_x, wide_out, scratch, widen, narrow
+
+
+def wide_bytes(dtype: str, *sizes: tuple[int, ...]) -> int:
+    """Give the bytes that ``as_float32`` takes."""
+    if dtype not in _HALVES:
+        return 0
+    return sum(-(-4 * int(np.prod(size)) // 64) * 64 for size in sizes)
+
+
+def convolve(x: _Array, w: _Array, bias: _Array | None, window: Window, groups: int) -> _Array:
+    """Compute a convolution by NumPy alone: any number of axes, in the arrays' type."""
+    rank = len(window.sizes)
+    places = slide(x, window, 0)
+    each = w.shape[0] // groups
+    grouped = places.reshape(x.shape[0], groups, -1, *places.shape[2:])
+    parts = []
+    for g in range(groups):
+        axes = [1, *range(2 + rank, 2 + 2 * rank)]
+        mine = w[g * each : (g + 1) * each]
+        parts.append(np.tensordot(grouped[:, g], mine, (axes, [*range(1, 2 + rank)])))
+    out = np.moveaxis(np.concatenate(parts, -1), -1, 1)
+    return out if bias is None else out + bias.reshape(-1, *(1,) * rank)
+
+
+def _window(view: NodeView, x: tuple[int, ...], w: tuple[int, ...], y: tuple[int, ...]) -> Window:
+    return window_of(view, x[2:], y[2:], w[2:])
+
+
+def _workspace(view: NodeView) -> int:
+    if not sized(view, 0, 1):
+        return 0
+    kinds = (view.inputs[0], view.inputs[1], view.outputs[0])
+    x, w, y = (kind.sizes for kind in kinds)  # type: ignore[union-attr]
+    if kinds[0].dtype == "float64" or len(x) > 5:  # type: ignore[union-attr]
+        return 0
+    groups = view.attributes.get("group", 1)
+    window = _window(view, x, w, y).in_three()
+    inner = float32_bytes(window, w[1], w[0] // groups, threads_here())
+    return wide_bytes(kinds[0].dtype, x, y) + inner  # type: ignore[union-attr]
+
+
+@TABLE.kernel(
+    "Conv",
+    since=(1, 22),
+    dtypes=FLOATS,
+    workspace=_workspace,
+    variant="tiles",
+    because="windows of padded planes or packed panels, vector code of the host's width",
+)
+def conv(call: Call) -> Run:
+    """Bind the compiled form, or NumPy's for float64 and more than three axes."""
+    x, w, out = call.inputs[0], call.inputs[1], call.outputs[0]
+    window = _window(call.view, x.shape, w.shape, out.shape)
+    if out.size == 0:
+        return _nothing
+    if x.dtype == np.float64 or x.ndim > 5:
+        return _by_numpy(call, window)
+    window = window.in_three()
+    groups = call.attr("group", 1)
+    threads = max(threads_here(), call.options.get("num_threads") or 1)
+    need = float32_bytes(window, w.shape[1], w.shape[0] // groups, threads)
+    need += wide_bytes(x.dtype.name, x.shape, out.shape)
+    wide_x, wide_out, scratch, widen, narrow = as_float32(
+        call, x, out, scratch_of(call, need)
+    )
+    run = bind_float32(call, wide_x, w, wide_out, window, scratch)
+    return in_order(widen, run, narrow)
+
+
+def _nothing() -> None:
+    """Make an output without elements."""
+
+
+def _by_numpy(call: Call, window: Window) -> Run:
+    x, w, bias, out = call.inputs[0], call.inputs[1], call.input(2), call.outputs[0]
+    groups = call.attr("group", 1)
+    kind = np.float64 if x.dtype == np.float64 else np.float32
+
+    def run() -> None:
+        wide = [None if v is None else v.astype(kind, copy=False) for v in (x, w, bias)]
+        out[...] = convolve(wide[0], wide[1], wide[2], window, groups)
+
+    return run

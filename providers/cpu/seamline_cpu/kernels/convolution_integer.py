@@ -1,0 +1,158 @@
+"""ConvInteger and QLinearConv: exact sums in int32."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from seamline.kernels import Call, Run
+from seamline.provider import NodeView
+from seamline_cpu.kernels.convolution import in_order
+from seamline_cpu.kernels.convolution_dense import (
+    bind_dense,
+    pack_bias,
+    pack_words,
+    scratch_bytes,
+)
+from seamline_cpu.kernels.windows import (
+    Window,
+    scratch_of,
+    sized,
+    threads_here,
+    window_of,
+)
+from seamline_cpu.table import TABLE
+
+__all__: list[str] = []
+
+_Array = np.ndarray[Any, Any]
+_BYTES = ("uint8", "int8")
+
+
+def _refuse(view: NodeView) -> str | None:
+    x = view.tensor(0)
+    if x is not None and x.shape is not None and not 3 <= len(x.shape) <= 5:
+        return f"its input has {len(x.shape)} axes, not 3, 4 or 5"
+    return None
+
+
+def _sizes(view: NodeView, weights: int) -> tuple[Window, int, int, int]:
+    """Give the window, channels of a group, groups, and elements of the output."""
+    kinds = (view.inputs[0], view.inputs[weights], view.outputs[0])
+    x, w, y = (kind.sizes for kind in kinds)  # type: ignore[union-attr]
+    window = window_of(view, x[2:], y[2:], w[2:]).in_three()
+    return window, w[1], view.attributes.get("group", 1), int(np.prod(y))
+
+
+def _integer_bytes(view: NodeView) -> int:
+    if not sized(view, 0, 1):
+        return 0
+    window, channels, _, _ = _sizes(view, 1)
+    return scratch_bytes(window, channels, threads_here(), words=True)
+
+
+def _linear_bytes(view: NodeView) -> int:
+    if not sized(view, 0, 3):
+        return 0
+    window, channels, _, size = _sizes(view, 3)
+    return 8 * size + 128 + scratch_bytes(window, channels, threads_here(), words=True)
+
+
+def _centred(w: _Array, zero: _Array | None) -> _Array:
+    """Give weights as int16 with the zero point, one or one a channel, taken off."""
+    wide = w.astype(np.int16)
+    if zero is None:
+        return wide
+    shape = (-1, *(1,) * (w.ndim - 1)) if zero.size > 1 else (1,) * w.ndim
+    return np.asarray(wide - zero.astype(np.int16).reshape(shape), np.int16)
+
+
+def _packed(call: Call, index: int, zero: int, groups: int) -> tuple[_Array, Run | None]:
+    known = [call.constant(i) for i in (index, zero)]
+    fixed = known[0] is not None and (call.input(zero) is None or known[1] is not None)
+    if fixed:
+        indices = {index} if call.input(zero) is None else {index, zero}
+        weights, point = known
+        return call.resident(
+            f"words/{groups}", indices, lambda: pack_words(_centred(weights, point), groups)
+        ), None
+    w, point = call.inputs[index], call.input(zero)
+    laid = pack_words(_centred(w, point), groups)
+
+    def lay() -> None:
+        laid[...] = pack_words(_centred(w, point), groups)
+
+    return laid, lay
+
+
+@TABLE.kernel(
+    "ConvInteger",
+    since=(10, 10),
+    dtypes={0: _BYTES, 1: _BYTES},
+    when=_refuse,
+    workspace=_integer_bytes,
+    variant="int16-pairs",
+)
+def conv_integer(call: Call) -> Run:
+    """Bind the sums; zero points are read in each run, as they may be computed."""
+    x, out = call.inputs[0], call.outputs[0]
+    if out.size == 0:
+        return lambda: None
+    window, channels, groups, _ = _sizes(call.view, 1)
+    threads = min(call.options.get("num_threads") or 1, threads_here())
+    scratch = scratch_of(call, scratch_bytes(window, channels, threads, words=True))
+    packed, lay = _packed(call, 1, 3, groups)
+    bias = pack_bias(None, out.shape[1], groups, np.int32)
+    run = bind_dense(x, packed, bias, out, window, scratch, threads, call.input(2))
+    return in_order(lay, run)
+
+
+@TABLE.kernel(
+    "QLinearConv",
+    since=(10, 10),
+    dtypes={0: _BYTES, 3: _BYTES},
+    when=_refuse,
+    workspace=_linear_bytes,
+    variant="int16-pairs",
+)
+def qlinear_conv(call: Call) -> Run:
+    """Bind the sums, then scale, round half to even, shift and saturate."""
+    x, out = call.inputs[0], call.outputs[0]
+    if out.size == 0:
+        return lambda: None
+    window, channels, groups, size = _sizes(call.view, 3)
+    threads = min(call.options.get("num_threads") or 1, threads_here())
+    inner = scratch_bytes(window, channels, threads, words=True)
+    scratch = scratch_of(call, 8 * size + 128 + inner)
+    sums = scratch[: 4 * size].view(np.int32).reshape(out.shape)
+    scaled = scratch[4 * size : 8 * size].view(np.float32).reshape(out.shape)
+    packed, lay = _packed(call, 3, 5, groups)
+    given = call.input(8)
+    bias = pack_bias(given, out.shape[1], groups, np.int32)
+
+    def set_bias() -> None:
+        bias[...] = pack_bias(given, out.shape[1], groups, np.int32)
+
+    run = bind_dense(
+        x, packed, bias, sums, window, scratch[8 * size :], threads, call.input(2)
+    )
+    changing = given is not None and call.constant(8) is None
+    return in_order(lay, set_bias if changing else None, run, _rounding(call, sums, scaled))
+
+
+def _rounding(call: Call, sums: _Array, scaled: _Array) -> Run:
+    out = call.outputs[0]
+    x_scale, w_scale, y_scale, y_zero = (call.inputs[i] for i in (1, 4, 6, 7))
+    shape = (-1, *(1,) * (out.ndim - 2))
+    limits = np.iinfo(out.dtype)
+
+    def run() -> None:
+        factor = x_scale.reshape(()) * w_scale / y_scale.reshape(())
+        np.multiply(sums, factor.reshape(shape) if factor.size > 1 else factor, scaled)
+        np.rint(scaled, scaled)
+        np.add(scaled, np.float32(y_zero.reshape(())), scaled)
+        np.clip(scaled, limits.min, limits.max, scaled)
+        np.copyto(out, scaled, casting="unsafe")
+
+    return run

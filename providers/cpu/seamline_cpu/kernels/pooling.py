@@ -1,0 +1,188 @@
+"""MaxPool, AveragePool and LpPool: windows reduced in place, or by NumPy for rare forms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from seamline.kernels import Call, Run
+from seamline.tensors import FLOATS
+from seamline_cpu.atomics import floats
+from seamline_cpu.commands import bind, command
+from seamline_cpu.kernels.windows import Window, slide, window_of
+from seamline_cpu.table import TABLE
+
+__all__: list[str] = []
+
+_Array = np.ndarray[Any, Any]
+
+(_X, _Y, _DIVISORS, _PLANES, _D, _H, _W, _OD, _OH, _OW, _KD, _KH, _KW, _SD, _SH, _SW, _DD,
+ _DH, _DW, _PD, _PH, _PW) = range(22)  # fmt: skip
+
+
+@command
+def _pool(a: Any, share: int, shares: int) -> None:
+    """Reduce windows of float32: the largest, or the sum over a divisor where there are any."""
+    lines = a[_PLANES] * a[_OD] * a[_OH]
+    step, averages = a[_SW], a[_DIVISORS] != 0
+    for line in range(lines * share // shares, lines * (share + 1) // shares):
+        oh = line % a[_OH]
+        od = (line // a[_OH]) % a[_OD]
+        plane = line // (a[_OH] * a[_OD])
+        to = floats(a[_Y] + line * a[_OW] * 4)
+        for i in range(a[_OW]):
+            to[i] = np.float32(0) if averages else np.float32(-np.inf)
+        for kd in range(a[_KD]):
+            d = od * a[_SD] - a[_PD] + kd * a[_DD]
+            if d < 0 or d >= a[_D]:
+                continue
+            for kh in range(a[_KH]):
+                h = oh * a[_SH] - a[_PH] + kh * a[_DH]
+                if h < 0 or h >= a[_H]:
+                    continue
+                source = a[_X] + ((plane * a[_D] + d) * a[_H] + h) * a[_W] * 4
+                for kw in range(a[_KW]):
+                    shift = kw * a[_DW] - a[_PW]
+                    row = floats(source + shift * 4)
+                    begin = max(0, (-shift + step - 1) // step)
+                    end = min(a[_OW], (a[_W] - shift + step - 1) // step)
+                    if averages:
+                        for i in range(begin, end):
+                            to[i] += row[i * step]
+                    elif step == 1:
+                        for i in range(begin, end):
+                            v = row[i]
+                            to[i] = v if v > to[i] or v != v else to[i]
+                    else:
+                        for i in range(begin, end):
+                            v = row[i * step]
+                            to[i] = v if v > to[i] or v != v else to[i]
+        if averages:
+            by = floats(a[_DIVISORS] + (od * a[_OH] + oh) * a[_OW] * 4)
+            for i in range(a[_OW]):
+                to[i] = to[i] / by[i]
+
+
+def _compiled(call: Call, window: Window, divisors: _Array | None) -> Run:
+    x, out = call.inputs[0], call.outputs[0]
+    wide = window.in_three()
+    arguments = [
+        x.ctypes.data, out.ctypes.data, 0 if divisors is None else divisors.ctypes.data,
+        x.shape[0] * x.shape[1], *wide.sizes, *wide.outs, *wide.kernel, *wide.strides,
+        *wide.dilations, *wide.begins,
+    ]  # fmt: skip
+    threads = call.options.get("num_threads") or 1
+    shares = threads if out.size * int(np.prod(window.kernel)) > 100_000 else 1
+    return bind(_pool, arguments, shares, keep=(x, out, divisors))
+
+
+def _window(call: Call) -> Window:
+    x, out = call.inputs[0], call.outputs[0]
+    shape = out if out is not None else call.output(1)
+    return window_of(call.view, x.shape[2:], shape.shape[2:], tuple(call.attr("kernel_shape")))
+
+
+def _over(window: Window) -> tuple[int, ...]:
+    """Give the kernel's axes in what ``slide`` shows."""
+    rank = len(window.sizes)
+    return tuple(range(2 + rank, 2 + 2 * rank))
+
+
+@TABLE.kernel("MaxPool", since=(1, 22), dtypes=(*FLOATS, "int8", "uint8"))
+def max_pool(call: Call) -> Run:
+    """Bind the largest of each window; NaN, where there is one, is the largest."""
+    x, out, places = call.inputs[0], call.output(0), call.output(1)
+    window = _window(call)
+    if x.size == 0 or (out if out is not None else places).size == 0:
+        return lambda: None
+    if places is not None:
+        order = call.attr("storage_order", 0)
+        return lambda: _largest_and_places(x, out, places, window, order)
+    if x.dtype == np.float32 and x.ndim <= 5:
+        return _compiled(call, window, None)
+    least = np.iinfo(x.dtype).min if x.dtype.kind in "iu" else x.dtype.type(-np.inf)
+
+    def run() -> None:
+        np.max(slide(x, window, least), axis=_over(window), out=out)
+
+    return run
+
+
+def _largest_and_places(
+    x: _Array, out: _Array | None, places: _Array, window: Window, order: int
+) -> None:
+    """Find the first largest of each window and its index in the whole input."""
+    least = np.iinfo(x.dtype).min if x.dtype.kind in "iu" else x.dtype.type(-np.inf)
+    inside = slide(np.ones((1, 1, *window.sizes), bool), window, False)
+    seen = slide(x, window, least)
+    flat = (*seen.shape[: 2 + len(window.sizes)], -1)
+    # A pad must not win over an input that is as small as can be.
+    values = seen.reshape(flat)
+    real = np.broadcast_to(inside, (1, 1, *seen.shape[2:])).reshape(1, 1, *flat[2:-1], -1)
+    largest = values.max(-1, keepdims=True)
+    hit = ((values == largest) | ((largest != largest) & (values != values))) & real
+    taps = hit.argmax(-1)
+    if out is not None:
+        out[...] = largest[..., 0]
+    step = np.unravel_index(taps, window.kernel)
+    sizes = window.sizes
+    found = [
+        np.arange(o).reshape([-1 if i == axis else 1 for i in range(len(sizes))]) * s - b + k * d
+        for axis, (o, s, b, k, d) in enumerate(
+            zip(window.outs, window.strides, window.begins, step, window.dilations, strict=True)
+        )
+    ]
+    inner = np.zeros_like(taps)
+    axes = range(len(sizes)) if order == 0 else reversed(range(len(sizes)))
+    for axis in axes:
+        inner = inner * sizes[axis] + found[axis]
+    planes = np.arange(x.shape[0] * x.shape[1]).reshape(*x.shape[:2], *(1,) * len(sizes))
+    places[...] = planes * int(np.prod(sizes)) + inner
+
+
+def _divisors(window: Window, include: bool) -> _Array:
+    """Count, for each place of the window, the pixels that its average is over."""
+    counts = np.ones((), np.float32)
+    for n, o, k, s, d, b, e in zip(
+        window.sizes, window.outs, window.kernel, window.strides, window.dilations,
+        window.begins, window.ends, strict=True,
+    ):  # fmt: skip
+        at = np.arange(o)[:, None] * s - b + np.arange(k) * d
+        low, high = (-b, n + e) if include else (0, n)
+        seen = ((at >= low) & (at < high)).sum(1)
+        counts = counts[..., None] * seen.astype(np.float32)
+    return np.ascontiguousarray(counts)
+
+
+@TABLE.kernel("AveragePool", since=(1, 22), dtypes=FLOATS)
+def average_pool(call: Call) -> Run:
+    """Bind the mean of each window, over its pixels or its padding too."""
+    x, out = call.inputs[0], call.outputs[0]
+    window = _window(call)
+    if out.size == 0:
+        return lambda: None
+    divisors = _divisors(window, bool(call.attr("count_include_pad", 0)))
+    if x.dtype == np.float32 and x.ndim <= 5:
+        return _compiled(call, window, divisors)
+    kind = np.float64 if x.dtype == np.float64 else np.float32
+
+    def run() -> None:
+        total = slide(x.astype(kind, copy=False), window, 0).sum(_over(window), dtype=kind)
+        out[...] = total / divisors
+
+    return run
+
+
+@TABLE.kernel("LpPool", since=(1, 22), dtypes=FLOATS)
+def lp_pool(call: Call) -> Run:
+    """Bind the p-norm of each window; ``p`` was a float before opset 2."""
+    x, out = call.inputs[0], call.outputs[0]
+    window, p = _window(call), call.attr("p", 2)
+    kind = np.float64 if x.dtype == np.float64 else np.float32
+
+    def run() -> None:
+        sizes = np.abs(slide(x.astype(kind, copy=False), window, 0))
+        out[...] = (sizes**p).sum(_over(window)) ** kind(1 / p)
+
+    return run

@@ -1,0 +1,224 @@
+"""QuantizeLinear, DequantizeLinear and DynamicQuantizeLinear, all granularities."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from seamline.kernels import Call, Run
+from seamline.provider import Array
+from seamline.tensors import dtype_name, numpy_dtype
+from seamline_cpu.kernels import quantize_loops as loops
+from seamline_cpu.kernels.conversions import to_float8
+from seamline_cpu.kernels.granules import granules, in_rows
+from seamline_cpu.kernels.pointwise import (
+    ARITHMETIC_FROM,
+    COMPILED_FROM,
+    cuts,
+    in_parallel,
+    in_sequence,
+    share_count,
+)
+from seamline_cpu.table import TABLE
+
+__all__: list[str] = []
+
+_FLOATS = ("float32", "float16", "bfloat16")
+_ENDS = {
+    "uint8": (0, 255),
+    "int8": (-128, 127),
+    "uint16": (0, 65535),
+    "int16": (-32768, 32767),
+    "uint4": (0, 15),
+    "int4": (-8, 7),
+    "uint2": (0, 3),
+    "int2": (-2, 1),
+}
+_INTEGERS = tuple(_ENDS)
+_FLOATS_8 = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")
+_SMALL_FLOATS = ("float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn")
+_SCALES = (*_FLOATS, "float8_e8m0fnu")
+_COMPILED = (
+    "one scale and 8 bits of a large array take a compiled loop, else NumPy calls"
+)
+
+Piece = tuple[Array, Array, Array | None, Array]
+
+
+def _precision(call: Call) -> Any:
+    """Give the type to divide in: the attribute's, else the scale's."""
+    chosen = call.attr("precision", 0)
+    name = (
+        dtype_name(ir.DataType(chosen)) if chosen else dtype_name(call.inputs[1].dtype)
+    )
+    # Integers and powers of two have no fraction to divide in; float32 holds the latter.
+    return {"int32": np.dtype(np.float64), "float8_e8m0fnu": np.dtype(np.float32)}.get(
+        name, numpy_dtype(name)
+    )
+
+
+def _quotient(x: Array, scale: Array, precision: Any) -> Array:
+    x = x if x.dtype == precision else x.astype(precision)
+    scale = scale if scale.dtype == precision else scale.astype(precision)
+    return np.asarray(np.divide(x, scale))
+
+
+def _to_integers(precision: Any, low: int, high: int, piece: Piece) -> None:
+    x, scale, zero, out = piece
+    q = _quotient(x, scale, precision)
+    q = np.asarray(np.rint(q))
+    # A half cannot hold 65535; the sum is exact in float32.
+    q = q if q.dtype == np.float64 else q.astype(np.float32, copy=False)
+    if zero is not None:
+        q += zero.astype(np.float32)
+    q = np.minimum(np.maximum(q, low), high)
+    # NaN has no place among the integers, and its conversion differs by processor.
+    np.copyto(out, np.where(q == q, q, low).astype(np.int32), casting="unsafe")
+
+
+def _to_floats(precision: Any, saturate: bool, piece: Piece) -> None:
+    x, scale, zero, out = piece
+    q = _quotient(x, scale, precision)
+    q = q if q.dtype == np.float64 else q.astype(np.float32, copy=False)
+    if zero is not None:
+        q = q + zero.astype(np.float32)
+    to_float8(q, out, saturate)
+
+
+def _from_any(piece: Piece) -> None:
+    x, scale, zero, out = piece
+    y = x.astype(np.float32)
+    if zero is not None:
+        y -= zero.astype(np.float32)
+    y *= scale.astype(np.float32, copy=False)
+    np.copyto(out, y, casting="unsafe")
+
+
+def _in_pieces(call: Call, step: Callable[[Piece], None]) -> Run:
+    """Bind a step over pieces in which scale and zero point broadcast."""
+    x, scale, zero, out = call.inputs[0], call.inputs[1], call.input(2), call.outputs[0]
+    pieces = in_rows(
+        granules(x, scale, zero, out, call.attr("axis", 1), call.attr("block_size", 0))
+    )
+    count = share_count(call, out.size, ARITHMETIC_FROM)
+    runs = [functools.partial(step, piece) for piece in pieces]
+    count = min(count, len(runs)) or 1
+    return in_parallel(
+        [in_sequence(runs[i::count] or [lambda: None]) for i in range(count)]
+    )
+
+
+def _is_plain(call: Call, wide: Array, narrow: Array) -> bool:
+    """Tell whether the compiled loops apply."""
+    zero = call.input(2)
+    return (
+        wide.size >= COMPILED_FROM
+        and wide.dtype == np.float32
+        and narrow.dtype in (np.uint8, np.int8)
+        and call.inputs[1].size == 1
+        and call.inputs[1].dtype == np.float32
+        and call.attr("precision", 0) in (0, int(ir.DataType.FLOAT))
+        and (zero is None or zero.size == 1)
+        and call.inputs[0].flags.writeable
+    )
+
+
+def _compiled(call: Call, loop: Any, *ends: Any) -> Run:
+    """Bind a compiled loop; scale and zero point are read at each run."""
+    x, out = call.inputs[0].reshape(-1), call.outputs[0].reshape(-1)
+    scale, zero = call.inputs[1].reshape(()), call.input(2)
+    zero = np.zeros((), np.int32) if zero is None else zero.reshape(())
+    loop(x[:0], out[:0], np.float32(1), np.int32(0), *ends)
+
+    def part(mine: Array, result: Array) -> None:
+        loop(mine, result, np.float32(scale), np.int32(zero), *ends)
+
+    count = share_count(call, x.size, ARITHMETIC_FROM)
+    return in_parallel(
+        [functools.partial(part, x[s], out[s]) for s in cuts(x.size, count)]
+    )
+
+
+@TABLE.kernel(
+    "QuantizeLinear",
+    since=10,
+    dtypes={
+        0: (*_FLOATS, "int32"),
+        1: (*_SCALES, "int32"),
+        2: _INTEGERS + _FLOATS_8 + _SMALL_FLOATS,
+    },
+    variant="numba",
+    because=_COMPILED,
+)
+def quantize_linear(call: Call) -> Run:
+    """Bind QuantizeLinear: x / scale, rounded to even, plus the zero point, saturated."""
+    out = call.outputs[0]
+    name = dtype_name(out.dtype)
+    precision = _precision(call)
+    if name in _FLOATS_8 + _SMALL_FLOATS:
+        saturate = bool(call.attr("saturate", 1)) or name in _SMALL_FLOATS
+        return _in_pieces(call, functools.partial(_to_floats, precision, saturate))
+    low, high = _ENDS[name]
+    if _is_plain(call, call.inputs[0], out):
+        return _compiled(call, loops.quantize, np.int32(low), np.int32(high))
+    return _in_pieces(call, functools.partial(_to_integers, precision, low, high))
+
+
+@TABLE.kernel(
+    "DequantizeLinear",
+    since=10,
+    dtypes={0: (*_INTEGERS, "int32", *_FLOATS_8, *_SMALL_FLOATS), 1: _SCALES},
+    variant="numba",
+    because=_COMPILED,
+)
+def dequantize_linear(call: Call) -> Run:
+    """Bind DequantizeLinear: (x - zero point) scale, in float32."""
+    if _is_plain(call, call.outputs[0], call.inputs[0]):
+        return _compiled(call, loops.dequantize)
+    return _in_pieces(call, _from_any)
+
+
+@TABLE.kernel(
+    "DynamicQuantizeLinear",
+    since=11,
+    dtypes=("float32",),
+    variant="numba",
+    because=_COMPILED,
+)
+def dynamic_quantize_linear(call: Call) -> Run:
+    """
+    Bind DynamicQuantizeLinear: scale and zero point from the range, 0 included.
+
+    Where all is 0 the standard's scale of 0 leaves no quotient; the scale is 1 then.
+    """
+    x, out, scale_out, zero_out = call.inputs[0], *(call.output(i) for i in range(3))
+    scale, zero = np.ones((), np.float32), np.zeros((), np.uint8)
+    quantized = _quantize_by(call, x, out, scale, zero) if out is not None else None
+
+    def run() -> None:
+        low = np.float32(min(x.min(initial=0), 0))
+        high = np.float32(max(x.max(initial=0), 0))
+        width = np.float32((high - low) / np.float32(255))
+        scale[...] = width if width != 0 else 1
+        origin = float(-low / scale)
+        zero[...] = 0 if math.isnan(origin) else round(min(max(origin, 0.0), 255.0))
+        if scale_out is not None:
+            scale_out[...] = scale
+        if zero_out is not None:
+            zero_out[...] = zero
+        if quantized is not None:
+            quantized()
+
+    return run
+
+
+def _quantize_by(call: Call, x: Array, out: Array, scale: Array, zero: Array) -> Run:
+    given = Call(call.view, (x, scale, zero), (out,), call.context, call.options)
+    if _is_plain(given, x, out):
+        return _compiled(given, loops.quantize, np.int32(0), np.int32(255))
+    return _in_pieces(given, functools.partial(_to_integers, x.dtype, 0, 255))

@@ -1,0 +1,130 @@
+"""Timing that two contestants share, and the record that is written of it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import attrs
+
+RECORDS = Path(__file__).resolve().parents[2] / "docs" / "performance"
+
+
+@attrs.frozen
+class Times:
+    """Seconds that a thing took, each time it was run."""
+
+    samples: tuple[float, ...]
+
+    @property
+    def median(self):
+        return statistics.median(self.samples)
+
+    @property
+    def best(self):
+        return min(self.samples)
+
+    @property
+    def spread(self):
+        """Give the middle half's width as a share of the median."""
+        if len(self.samples) < 4:
+            return float("nan")
+        low, _, high = statistics.quantiles(self.samples, n=4)
+        return (high - low) / self.median
+
+
+def alternating(contestants, *, rounds, warmups=2, seconds=20.0):
+    """
+    Time functions in turns, so that a machine that slows down slows all of them.
+
+    Stops after ``rounds`` turns, or after ``seconds`` once there are five.
+    """
+    samples = {name: [] for name in contestants}
+    for function in contestants.values():
+        for _ in range(warmups):
+            function()
+    end = time.perf_counter() + seconds
+    for turn in range(rounds):
+        if turn >= 5 and time.perf_counter() > end:
+            break
+        for name, function in contestants.items():
+            start = time.perf_counter()
+            function()
+            samples[name].append(time.perf_counter() - start)
+    return {name: Times(tuple(taken)) for name, taken in samples.items()}
+
+
+def machine():
+    """Describe the machine and its versions, as rows of a table."""
+    rows = {
+        "date": dt.datetime.now(dt.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "processor": _processor(),
+        "cores": str(len(os.sched_getaffinity(0))),
+        "system": f"{platform.system()} {platform.release()}",
+        "load when it began": " ".join(f"{x:.2f}" for x in os.getloadavg()),
+        "Python": platform.python_version(),
+    }
+    for name in ("seamline", "numpy", "numba", "onnx", "onnxruntime"):
+        try:
+            rows[name] = version(name)
+        except PackageNotFoundError:
+            rows[name] = "not installed"
+    rows["commit"] = _commit()
+    rows["command"] = " ".join([f"python -m {_module()}", *sys.argv[1:]])
+    return rows
+
+
+def write_record(name, title, sections, facts):
+    """
+    Write ``docs/performance/<date>-<name>.md``, and give its path.
+
+    Parameters
+    ----------
+    sections
+        Pieces of Markdown: tables from :func:`table`, and what was measured.
+    facts
+        What :func:`machine` said before measuring began.
+    """
+    RECORDS.mkdir(parents=True, exist_ok=True)
+    path = RECORDS / f"{facts['date'][:10]}-{name}.md"
+    text = "\n\n".join([f"# {title}", table(("", ""), facts.items()), *sections])
+    path.write_text(text + "\n", "utf-8")
+    return path
+
+
+def table(head, rows):
+    """Give a Markdown table."""
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def _processor():
+    try:
+        text = Path("/proc/cpuinfo").read_text("utf-8")
+    except OSError:
+        return platform.processor() or "unknown"
+    names = [
+        s.split(":")[1].strip() for s in text.splitlines() if s.startswith("model name")
+    ]
+    return names[0] if names else platform.machine()
+
+
+def _commit():
+    done = subprocess.run(
+        ["git", "describe", "--always", "--dirty"],
+        capture_output=True, text=True, check=False, cwd=RECORDS.parents[1],
+    )  # fmt: skip
+    return done.stdout.strip() or "not in a repository"
+
+
+def _module():
+    main = sys.modules["__main__"]
+    return main.__spec__.name if main.__spec__ else Path(sys.argv[0]).stem
