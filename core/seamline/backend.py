@@ -209,8 +209,34 @@ def _model_of(
     )
 
 
-is_compatible = Backend.is_compatible
-prepare = Backend.prepare
-run_model = Backend.run_model
-run_node = Backend.run_node
-supports_device = Backend.supports_device
+def is_compatible(model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
+    """See :meth:`Backend.is_compatible`."""
+    return Backend.is_compatible(model, device, **kwargs)
+
+
+def prepare(model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> BackendRep:
+    """See :meth:`Backend.prepare`."""
+    return Backend.prepare(model, device, **kwargs)
+
+
+def run_model(
+    model: onnx.ModelProto, inputs: Any, device: str = "CPU", **kwargs: Any
+) -> tuple[Any, ...]:
+    """See :meth:`Backend.run_model`."""
+    return Backend.run_model(model, inputs, device, **kwargs)
+
+
+def run_node(
+    node: onnx.NodeProto,
+    inputs: Any,
+    device: str = "CPU",
+    outputs_info: Sequence[tuple[Any, tuple[int, ...]]] | None = None,
+    **kwargs: Any,
+) -> tuple[Any, ...]:
+    """See :meth:`Backend.run_node`."""
+    return Backend.run_node(node, inputs, device, outputs_info, **kwargs)
+
+
+def supports_device(device: str) -> bool:
+    """See :meth:`Backend.supports_device`."""
+    return Backend.supports_device(device)

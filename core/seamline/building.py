@@ -2,22 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-import onnx
 import onnx_ir as ir
 
 from seamline.attributes import constant_of, python_value, value_type
 from seamline.errors import ModelError
 from seamline.graph import Graph, Node
-from seamline.naming import bodies_of
+from seamline.inlining import inline_functions
+from seamline.limits import LoadLimits
+from seamline.model_file import OpenedModel
+from seamline.naming import bodies_of, check_no_shadowing, settle_names
 from seamline.ordering import sorted_nodes
+from seamline.scoping import resolve_scopes
+from seamline.sequence_map import expand_sequence_maps
 from seamline.tensors import TensorType, ValueType, dtype_name
+from seamline.versions import OLDEST_OPSET, since_version
 
-__all__ = ["GraphBuilder"]
+__all__ = ["GraphBuilder", "build_graph"]
 
 _GRAPHS = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
+
+
+def build_graph(opened: OpenedModel, limits: LoadLimits, *, strict: bool) -> Graph:
+    """
+    Build the graph of a model that was read: scopes, functions, names, then order.
+
+    Raises
+    ------
+    ModelError, UnsafeModelError
+        See :func:`seamline.graph.load`.
+    """
+    graph, file = opened.model.graph, opened.file
+    resolve_scopes(graph, file)
+    inline_functions(opened.model, file, limits)
+    if strict:
+        check_no_shadowing(graph, file)
+    settle_names(graph)
+    if expand_sequence_maps(graph, file):
+        settle_names(graph)
+    return GraphBuilder(opened.model, file, strict=strict, keep=opened.keep).build()
 
 
 class GraphBuilder:
@@ -57,27 +82,14 @@ class GraphBuilder:
 
     def _graph(self, graph: ir.Graph, name: str) -> Graph:
         """Build one graph; recursion is bounded by the cap on depth."""
-        constants: dict[str, ir.TensorProtocol] = {}
         own: set[str] = set()
-        for value in graph.inputs:
+        for value in (*graph.inputs, *graph.initializers.values()):
             self._note(value, own)
-        for value in graph.initializers.values():
-            self._note(value, own)
-            constants[self._name(value)] = self._initializer(value)
-        nodes = []
-        for source in graph:
-            for value in source.outputs:
-                if value.name:
-                    self._note(value, own)
-            tensor = constant_of(source, self._file)
-            if tensor is None:
-                nodes.append(self._node(source))
-            else:
-                name_of = self._name(source.outputs[0])
-                constants[name_of] = tensor
-                self._types[name_of] = TensorType(
-                    dtype_name(tensor.dtype), tuple(tensor.shape.numpy())
-                )
+        constants = {
+            self._name(value): self._initializer(value)
+            for value in graph.initializers.values()
+        }
+        nodes = self._nodes(graph, own, constants)
         outputs = tuple([self._name(value) for value in graph.outputs])
         return Graph(
             name=name,
@@ -93,6 +105,25 @@ class GraphBuilder:
             captures=_captures(nodes, outputs, own),
             keep=self._keep,
         )
+
+    def _nodes(
+        self, graph: ir.Graph, own: set[str], constants: dict[str, ir.TensorProtocol]
+    ) -> list[Node]:
+        """Give the nodes in the order of the file; Constants go to ``constants``."""
+        nodes = []
+        for source in graph:
+            for value in source.outputs:
+                if value.name:
+                    self._note(value, own)
+            tensor = constant_of(source, self._file)
+            if tensor is None:
+                nodes.append(self._node(source))
+            else:
+                name = self._name(source.outputs[0])
+                constants[name] = tensor
+                shape = tuple(tensor.shape.numpy())
+                self._types[name] = TensorType(dtype_name(tensor.dtype), shape)
+        return nodes
 
     def _name(self, value: ir.Value) -> str:
         if not value.name:
@@ -153,21 +184,21 @@ class GraphBuilder:
                     f"it is {node.domain or 'ai.onnx'}::{node.op_type}, and the model "
                     f"has no opset import for the domain {node.domain or 'ai.onnx'!r}",
                 )
-            known = self._since[key] = since_version(node.op_type, node.domain, opset)
+            known = since_version(node.op_type, node.domain, opset)
+            if not node.domain and opset < OLDEST_OPSET:
+                self._check_old(node, opset, known)
+            self._since[key] = known
         return known
 
-
-def since_version(
-    op_type: str,
-    domain: str,
-    opset: int,
-    schema: Callable[..., Any] = onnx.defs.get_schema,
-) -> int:
-    """Give the version that last changed an operator, or ``opset`` if it is not ONNX's."""
-    try:
-        return int(schema(op_type, opset, domain).since_version)
-    except onnx.defs.SchemaError:
-        return opset
+    def _check_old(self, node: ir.Node, opset: int, since: int) -> None:
+        if since != since_version(node.op_type, "", OLDEST_OPSET):
+            raise ModelError(
+                self._file,
+                f"node {node.name!r}",
+                f"it is {node.op_type} of opset {opset}, which changed by opset "
+                f"{OLDEST_OPSET}, the oldest that is read. To fix: "
+                "onnx.version_converter.convert_version",
+            )
 
 
 def _captures(

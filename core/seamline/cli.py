@@ -14,7 +14,12 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from seamline import commands_providers
+from seamline import (
+    commands_bench,
+    commands_explain,
+    commands_providers,
+    commands_run,
+)
 
 __all__ = ["app", "main"]
 
@@ -40,6 +45,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     epilog="Plugins add commands of their own; 'seamline providers' lists them.",
 )
+app.command("run")(commands_run.run)
+app.command("explain")(commands_explain.explain)
+app.command("bench")(commands_bench.bench)
 app.command("providers")(commands_providers.providers)
 
 

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 import attrs
 import onnx_ir as ir
 
-from seamline.errors import UnsafeModelError
-from seamline.limits import LoadLimits
+from seamline.limits import LoadLimits, too_deep, too_many_nodes
 from seamline.naming import bodies_of
 
 __all__ = ["GraphCopier", "check_extent", "copy_model"]
@@ -132,19 +131,9 @@ def check_extent(graph: ir.Graph, file: str, limits: LoadLimits) -> None:
         current, depth = stack.pop()
         nodes += len(current)
         if depth > limits.max_depth:
-            raise UnsafeModelError(
-                file,
-                f"graph {current.name!r}",
-                f"it lies {depth} bodies deep and the limit is {limits.max_depth}; "
-                "raise LoadLimits(max_depth=) if you trust the file",
-            )
+            raise too_deep(file, f"graph {current.name!r}", depth, limits)
         if nodes > limits.max_nodes:
-            raise UnsafeModelError(
-                file,
-                "",
-                f"it has more than {limits.max_nodes} nodes; raise "
-                "LoadLimits(max_nodes=) if you trust the file",
-            )
+            raise too_many_nodes(file, nodes, limits)
         for node in current:
             if node.attributes:
                 stack += [(body, depth + 1) for _, body in bodies_of(node)]

@@ -219,6 +219,8 @@ def load(
     Load a model.
 
     Nothing in a model is run, and no setting is read from it. The source is not changed.
+    Large tensors are read from the files, mapped, whenever they are used: replace such a
+    file by another one, but do not write into it while the graph is in use.
 
     Parameters
     ----------
@@ -249,20 +251,15 @@ def load(
         As ``open`` raises them, for the model's own file.
     """
     # These modules read this one's classes; the front door stays here all the same.
-    from seamline.building import GraphBuilder
-    from seamline.inlining import inline_functions
+    from seamline.building import build_graph
     from seamline.model_file import read_model
-    from seamline.naming import check_no_shadowing, settle_names
-    from seamline.scoping import resolve_scopes
 
     limits = limits or LoadLimits()
     with _collector_paused():
         opened = read_model(source, limits, folder)
-        model, file = opened.model, opened.file
-        resolve_scopes(model.graph, file)
-        inline_functions(model, file, limits)
-        if strict:
-            check_no_shadowing(model.graph, file)
-        settle_names(model.graph)
-        builder = GraphBuilder(model, file, strict=strict, keep=opened.keep)
-        return builder.build()
+        try:
+            return build_graph(opened, limits, strict=strict)
+        except BaseException:
+            # The error's traceback would keep the model's files mapped.
+            opened.keep.close()
+            raise

@@ -101,7 +101,9 @@ class InlineTensors:
                 f"{tensor.dtype.name}{list(tensor.shape.numpy())} does not have {found} "
                 "bytes of raw_data",
             )
-        return MappedTensor(tensor, self._data, offset, found)
+        mapped = MappedTensor(tensor, self._data, offset, found)
+        mapped.doc_string = None
+        return mapped
 
     def _model_pieces(self, view: memoryview) -> list[bytes | memoryview]:
         fields = [f for f in _fields(view, 0, len(view)) if f.number == _MODEL_GRAPH]

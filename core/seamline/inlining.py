@@ -9,21 +9,25 @@ the body was written for must mean the same under the model's imports.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 
 import onnx_ir as ir
 
-from seamline.building import since_version
+from seamline.call_graph import (
+    FunctionId,
+    called,
+    callees_first,
+    calls_in,
+    check_size,
+)
 from seamline.cloning import GraphCopier, check_extent
-from seamline.errors import ModelError, UnsafeModelError
+from seamline.errors import ModelError
 from seamline.limits import LoadLimits
 from seamline.naming import walk_graphs
 from seamline.scoping import resolve_scopes
-from seamline.versions import check_versions
+from seamline.versions import check_versions, since_version
 
-__all__ = ["inline_functions"]
-
-_Id = tuple[str, str, str]
+__all__ = ["inline_functions", "replace_call"]
 
 
 def inline_functions(model: ir.Model, file: str, limits: LoadLimits) -> None:
@@ -41,12 +45,12 @@ def inline_functions(model: ir.Model, file: str, limits: LoadLimits) -> None:
     functions = model.functions
     if not functions:
         return
-    order = _callees_first(functions, file)
-    _check_size(model, order, file, limits)
+    order = callees_first(functions, file)
+    check_size(model, order, file, limits)
     for function in functions.values():
         resolve_scopes(function.graph, file)
-    checked: set[_Id] = set()
-    calls = list(_calls_in(model.graph, functions))
+    checked: set[FunctionId] = set()
+    calls = list(calls_in(model.graph, functions))
     while calls:
         call = calls.pop()
         function = functions[call.op_identifier()]
@@ -58,7 +62,7 @@ def inline_functions(model: ir.Model, file: str, limits: LoadLimits) -> None:
                 calls.append(node)
             for attr in node.attributes.values():
                 for body in _bodies(attr):
-                    calls += _calls_in(body, functions)
+                    calls += calls_in(body, functions)
     functions.clear()
     check_extent(model.graph, file, limits)
 
@@ -71,90 +75,9 @@ def _bodies(attr: ir.Attr) -> list[ir.Graph]:
     return []
 
 
-def _calls_in(
-    graph: ir.Graph, functions: Mapping[_Id, ir.Function]
-) -> Iterator[ir.Node]:
-    for _, nodes in walk_graphs(graph):
-        for node in nodes:
-            if node.op_identifier() in functions:
-                yield node
-
-
-def _called(function: _Id) -> str:
-    domain, name, overload = function
-    return f"{domain}::{name}" + (f":{overload}" if overload else "")
-
-
-def _callees_first(functions: Mapping[_Id, ir.Function], file: str) -> list[_Id]:
-    """Order functions so that none stands before one that it calls, or show a circle."""
-    calls = {
-        key: list(
-            dict.fromkeys(c.op_identifier() for c in _calls_in(f.graph, functions))
-        )
-        for key, f in functions.items()
-    }
-    order: list[_Id] = []
-    done: set[_Id] = set()
-    for start in functions:
-        path = {start: iter(calls[start])} if start not in done else {}
-        while path:
-            current, rest = next(reversed(path.items()))
-            callee = next(rest, None)
-            if callee is None:
-                path.popitem()
-                done.add(current)
-                order.append(current)
-            elif callee in path:
-                names = list(path)
-                ring = [*names[names.index(callee) :], callee]
-                raise ModelError(
-                    file,
-                    f"function {_called(callee)}",
-                    f"it calls itself: {' -> '.join(map(_called, ring))}",
-                )
-            elif callee not in done:
-                path[callee] = iter(calls[callee])
-    return order
-
-
-def _check_size(
-    model: ir.Model, order: list[_Id], file: str, limits: LoadLimits
-) -> None:
-    """Count what expansion would give: twice two calls, forty levels down, is 2**40."""
-    nodes: dict[_Id, int] = {}
-    depth: dict[_Id, int] = {}
-
-    def extent(graph: ir.Graph) -> tuple[int, int]:
-        total, deepest = 0, 0
-        for _, inner in walk_graphs(graph):
-            for node in inner:
-                total += nodes.get(node.op_identifier(), 1)
-                deepest = max(deepest, depth.get(node.op_identifier(), 0))
-        return total, deepest
-
-    for key in order:
-        total, deepest = extent(model.functions[key].graph)
-        nodes[key], depth[key] = max(total, 1), deepest + 1
-    total, deepest = extent(model.graph)
-    if total > limits.max_nodes:
-        raise UnsafeModelError(
-            file,
-            "",
-            f"with its functions inlined it has {total} nodes and the limit is "
-            f"{limits.max_nodes}; raise LoadLimits(max_nodes=) if you trust the file",
-        )
-    if deepest > limits.max_depth:
-        raise UnsafeModelError(
-            file,
-            "",
-            f"its functions call each other {deepest} deep and the limit is "
-            f"{limits.max_depth}; raise LoadLimits(max_depth=) if you trust the file",
-        )
-
-
 def _settle_opsets(model: ir.Model, function: ir.Function, file: str) -> None:
     """Import what the function imports, or refuse it where a meaning would change."""
-    where = f"function {_called(function.identifier())}"
+    where = f"function {called(function.identifier())}"
     own = check_versions(f"{file}: {where}", 1, function.opset_imports.items())
     for _, nodes in walk_graphs(function.graph):
         for node in nodes:
@@ -194,18 +117,25 @@ def _same_meaning(node: ir.Node, first: int, second: int) -> bool:
     return since[0] == since[1]
 
 
-def _expand(call: ir.Node, function: ir.Function, file: str) -> list[ir.Node]:
-    """Put a function's nodes in place of a call, and give them."""
-    where = f"node {call.name or call.op_type!r}"
-    name = _called(function.identifier())
+def _check_call(call: ir.Node, function: ir.Function, file: str) -> None:
     for what, given, taken in (
         ("inputs", len(call.inputs), len(function.inputs)),
         ("outputs", len(call.outputs), len(function.outputs)),
     ):
         if given > taken:
             raise ModelError(
-                file, where, f"it has {given} {what}; the function {name} has {taken}"
+                file,
+                f"node {call.name or call.op_type!r}",
+                f"it has {given} {what}; the function {called(function.identifier())} "
+                f"has {taken}",
             )
+
+
+def _expand(call: ir.Node, function: ir.Function, file: str) -> list[ir.Node]:
+    """Put a function's nodes in place of a call, and give them."""
+    _check_call(call, function, file)
+    where = f"node {call.name or call.op_type!r}"
+    name = called(function.identifier())
     values: dict[ir.Value, ir.Value | None] = dict.fromkeys(function.inputs)
     values.update(zip(function.inputs, call.inputs, strict=False))
     prefix = call.name or call.op_type
@@ -215,22 +145,19 @@ def _expand(call: ir.Node, function: ir.Function, file: str) -> list[ir.Node]:
         lambda inner: f"{prefix}/{inner}",
     )
     nodes = copier.nodes(function.graph)
-    results = []
+    results: list[ir.Value] = []
     for value, formal in zip(call.outputs, function.outputs, strict=False):
         inner = values.get(formal)
+        if inner is None and value.name:
+            why = f"its output {value.name!r} is an input of {name} that is left out"
+            raise ModelError(file, where, why)
         # An output that is an input, or two outputs that are one: each keeps its name.
         if inner is None or inner in results or formal in function.inputs:
-            if inner is None and value.name:
-                raise ModelError(
-                    file,
-                    where,
-                    f"its output {value.name!r} is an input of {name} that is left out",
-                )
             copy = ir.Node("", "Identity", [inner], name=f"{prefix}/{formal.name}")
             nodes.append(copy)
             inner = copy.outputs[0]
         results.append(inner)
-    _replace(call, nodes, results)
+    replace_call(call, nodes, results)
     return nodes
 
 
@@ -263,7 +190,8 @@ def _attribute_source(
     return resolve
 
 
-def _replace(call: ir.Node, nodes: list[ir.Node], results: list[ir.Value]) -> None:
+def replace_call(call: ir.Node, nodes: list[ir.Node], results: list[ir.Value]) -> None:
+    """Put nodes in place of one, and their results in place of its outputs."""
     graph = call.graph
     assert isinstance(graph, ir.Graph)  # a call was found by walking graphs
     graph.insert_before(call, nodes)

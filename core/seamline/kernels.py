@@ -170,8 +170,11 @@ class KernelSegment:
                 workspaces.get(node.name),
             )
             try:
+                self._finds_sizes = _finds_sizes(kernel, call)
                 runs.append(
-                    _simple(kernel, call) if kernel.simple else kernel.function(call)
+                    _simple(kernel, call, finds_sizes=self._finds_sizes)
+                    if kernel.simple
+                    else kernel.function(call)
                 )
             except Exception as error:
                 raise self._failed(BuildError, node, error) from error

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import attrs
 
-__all__ = ["LoadLimits"]
+from seamline.errors import UnsafeModelError
+
+__all__ = ["LoadLimits", "too_deep", "too_many_nodes"]
 
 _AT_LEAST_ONE = attrs.validators.ge(1)
 
@@ -42,3 +44,25 @@ class LoadLimits:
     max_depth: int = attrs.field(default=32, validator=_AT_LEAST_ONE)
     max_nbytes: int = attrs.field(default=1 << 40, validator=_AT_LEAST_ONE)
     max_sparse_expansion: int = attrs.field(default=10_000, validator=_AT_LEAST_ONE)
+
+
+def too_deep(
+    file: str, subject: str, depth: int, limits: LoadLimits
+) -> UnsafeModelError:
+    """Say that bodies or calls nest past the limit."""
+    return UnsafeModelError(
+        file,
+        subject,
+        f"it nests {depth} deep and the limit is {limits.max_depth}; raise "
+        "LoadLimits(max_depth=) if you trust the file",
+    )
+
+
+def too_many_nodes(file: str, count: int, limits: LoadLimits) -> UnsafeModelError:
+    """Say that there are more nodes than the limit, functions expanded."""
+    return UnsafeModelError(
+        file,
+        "",
+        f"it has {count} nodes or more and the limit is {limits.max_nodes}; raise "
+        "LoadLimits(max_nodes=) if you trust the file",
+    )

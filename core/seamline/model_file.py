@@ -58,13 +58,13 @@ def read_model(
     home = DataFolder(file, (), mappings)
     if folder is not None:
         home = attrs.evolve(home, beside=(os.path.realpath(folder),))
-    if isinstance(source, ir.Model):
-        check_versions(file, source.ir_version or 0, source.opset_imports.items())
-        model = copy_model(source, file, limits)
-        mount_tensors(model, home, limits, trust_base_dir=folder is None)
-        return OpenedModel(model, file, mappings)
     try:
-        model = _read_proto(source, home, limits)
+        if isinstance(source, ir.Model):
+            check_versions(file, source.ir_version or 0, source.opset_imports.items())
+            model = copy_model(source, file, limits)
+            mount_tensors(model, home, limits, trust_base_dir=folder is None)
+        else:
+            model = _read_proto(source, home, limits)
     except BaseException:
         mappings.close()
         raise
@@ -167,13 +167,16 @@ def _from_proto(
     except (ModelError, OSError, MemoryError):
         raise
     except Exception as error:
-        # The IR answers a broken proto with whatever its own code runs into.
-        root: BaseException = error
-        while root.__cause__ is not None:
-            root = root.__cause__
-        said = f"{type(root).__name__}: {root}"[:500]
-        raise ModelError(file, "", f"it is not a valid model ({said})") from error
+        raise _invalid(file, error) from error
     return model
+
+
+def _invalid(file: str, error: BaseException) -> ModelError:
+    """Put into words what the IR's own code ran into over a broken proto."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    said = f"{type(error).__name__}: {error}"[:500]
+    return ModelError(file, "", f"it is not a valid model ({said})")
 
 
 def _copy_of(proto: onnx.ModelProto) -> onnx.ModelProto:

@@ -31,27 +31,21 @@ def sorted_nodes(
     for index, node in enumerate(nodes):
         producer.update(dict.fromkeys(node.outputs, index))
     producer.pop("", None)
-    needs: list[list[int]] = []
-    late: tuple[int, str] | None = None
-    for index, node in enumerate(nodes):
-        found = []
-        for name in node.reads:
-            source = producer.get(name)
-            if source is not None:
-                found.append(source)
-                if source >= index and late is None:
-                    late = (index, name)
-        needs.append(found)
+    get = producer.get
+    needs = [
+        [i for name in node.reads if (i := get(name)) is not None] for node in nodes
+    ]
+    late = next((i for i, found in enumerate(needs) if found and max(found) >= i), None)
     if late is None:
         return tuple(nodes)
     order = _stable_order(needs)
     if len(order) < len(nodes):
         raise _cycle(nodes, needs, set(order), file)
     if strict:
-        index, name = late
+        name = next(n for n in nodes[late].reads if get(n, -1) >= late)
         raise ModelError(
             file,
-            f"node {nodes[index].name!r}",
+            f"node {nodes[late].name!r}",
             f"it stands before {nodes[producer[name]].name!r}, which gives its input "
             f"{name!r}; the standard wants nodes sorted (strict=True)",
         )

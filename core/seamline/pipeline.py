@@ -34,6 +34,7 @@ from seamline.run import Profile
 from seamline.runner import Runner
 from seamline.seam_policy import SeamPolicy
 from seamline.tensors import TensorType, ValueType, numpy_dtype
+from seamline.timings import Timings
 
 if TYPE_CHECKING:
     import onnx
@@ -344,12 +345,25 @@ class Pipeline:
             samples[name] = np.broadcast_to(np.zeros((), numpy_dtype(kind.dtype)), sizes)
         return samples
 
-    def explain(self, shapes: Mapping[str, Sequence[int]] | None = None) -> Explanation:
+    def explain(
+        self,
+        shapes: Mapping[str, Sequence[int]] | None = None,
+        timings: Timings | None = None,
+    ) -> Explanation:
         """Explain who said what of which node, and what the plan for these shapes does."""
         from seamline.explain import explain
 
         with self._lock:
-            return explain(self, self.plan(shapes))
+            return explain(self, self.plan(shapes), timings)
+
+    def measure(self, feeds: Mapping[str, Any], runs: int = 5) -> Timings:
+        """Run a few times and keep what each step and each seam took; see ``explain``."""
+        timings = Timings()
+        self.run(feeds)
+        for _ in range(runs):
+            timings.begin()
+            self.run(feeds, profile=timings)
+        return timings
 
     def close(self) -> None:
         """Close programs, constants and providers; a second call does nothing."""

@@ -54,13 +54,14 @@ class Profile:
     def __init__(self, prefix: str, *, max_events: int = MAX_EVENTS) -> None:
         self.prefix = prefix
         self.max_events = max_events
-        self.start_ns = time.perf_counter_ns()
-        self.dropped = 0
+        self.start_ns: int = time.perf_counter_ns()
+        self.dropped: int = 0
         self._events: list[_Event] = []
         self._threads: dict[int, str] = {}
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
+        """Give the number of events kept."""
         return len(self._events)
 
     def event(
@@ -202,8 +203,8 @@ class SessionProfile:
     """
 
     def __init__(self, prefix: str | None) -> None:
-        self.current = None if prefix is None else Profile(prefix)
-        self.start_ns = 0 if self.current is None else self.current.start_ns
+        self.current: Profile | None = None if prefix is None else Profile(prefix)
+        self.start_ns: int = 0 if self.current is None else self.current.start_ns
         self._unwritten: weakref.finalize[Any, Any] | None = None
 
     def keep_for(self, session: object) -> None:

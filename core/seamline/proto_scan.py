@@ -15,7 +15,7 @@ import onnx
 import onnx_ir as ir
 
 from seamline.errors import ModelError, UnsafeModelError
-from seamline.limits import LoadLimits
+from seamline.limits import LoadLimits, too_deep, too_many_nodes
 
 __all__ = ["ProtoScan", "scan_proto"]
 
@@ -62,28 +62,27 @@ def scan_proto(model: onnx.ModelProto, file: str, limits: LoadLimits) -> ProtoSc
         )
     stack: list[tuple[onnx.GraphProto, int]] = [(model.graph, 0)]
     for function in model.functions:
-        where = f"function {function.domain}::{function.name}"
-        _check_text((function.name, function.domain, *function.output), file, where)
-        _check_names(function.input, (), function.node, file, where)
-        given = {*function.input, *(out for n in function.node for out in n.output)}
-        for name in function.output:
-            if name not in given:
-                raise ModelError(file, where, f"nothing gives its output {name!r}")
+        _check_function(function, file)
         _check_nodes(function.node, 0, stack, scan, file, limits)
         for attr in function.attribute_proto:
             _check_attribute(attr, 0, stack, scan, file)
     while stack:
         graph, depth = stack.pop()
         if depth > limits.max_depth:
-            raise UnsafeModelError(
-                file,
-                f"graph {graph.name!r}",
-                f"it lies {depth} bodies deep and the limit is {limits.max_depth}; "
-                "raise LoadLimits(max_depth=) if you trust the file",
-            )
+            raise too_deep(file, f"graph {graph.name!r}", depth, limits)
         _check_graph(graph, scan, file)
         _check_nodes(graph.node, depth, stack, scan, file, limits)
     return scan
+
+
+def _check_function(function: onnx.FunctionProto, file: str) -> None:
+    where = f"function {function.domain}::{function.name}"
+    _check_text((function.name, function.domain, *function.output), file, where)
+    _check_names(function.input, (), function.node, file, where)
+    given = {*function.input, *(out for n in function.node for out in n.output)}
+    for name in function.output:
+        if name not in given:
+            raise ModelError(file, where, f"nothing gives its output {name!r}")
 
 
 def _check_graph(graph: onnx.GraphProto, scan: ProtoScan, file: str) -> None:
@@ -146,12 +145,7 @@ def _check_nodes(
 ) -> None:
     scan.nodes += len(nodes)
     if scan.nodes > limits.max_nodes:
-        raise UnsafeModelError(
-            file,
-            "",
-            f"it has more than {limits.max_nodes} nodes; raise LoadLimits(max_nodes=) "
-            "if you trust the file",
-        )
+        raise too_many_nodes(file, scan.nodes, limits)
     for node in nodes:
         text = (node.op_type, node.domain, node.name, *node.input, *node.output)
         _check_text(text, file, "a node")

@@ -259,6 +259,10 @@ class ProviderSpec:
         Says whether it can be used here; cheap, and touches no device.
     aliases
         Other names that it answers to, such as ONNX Runtime's.
+    peer
+        Opens a model file with a number of threads on the runtime that this provider
+        wraps, without seamline, and gives a function from feeds to outputs: what
+        ``seamline bench --peer`` measures beside.
     """
 
     name: str
@@ -268,6 +272,7 @@ class ProviderSpec:
     probe: Callable[[], Availability] = lambda: Availability(True)
     options: tuple[Option, ...] = ()
     aliases: tuple[str, ...] = ()
+    peer: Callable[[str, int], Callable[[Mapping[str, Any]], list[Any]]] | None = None
 
 
 # --- resources of running: closed by whoever opened them ------------------------------

@@ -129,7 +129,7 @@ class InferenceSession(SessionFacts):
     ) -> None:
         pipeline = self._opening.open(providers, provider_options)
         self._pipeline = pipeline
-        self._inputs, self._overridable = declared_inputs(pipeline.graph, self._options)
+        self._inputs, self._overridable = declared_inputs(pipeline.graph, self._opening)
         self._outputs = output_types(pipeline.graph, pipeline.types)
         self._output_names = pipeline.graph.outputs
         self._check = FeedCheck(

@@ -73,6 +73,22 @@ class Opening:
                 plugins=self.plugins,
             )
 
+    def sizes_by_denotation(self) -> dict[str, dict[int, int]]:
+        """Give the sizes that options fix by denotation, by input and axis."""
+        sizes = self.options.dimensions_by_denotation
+        fixed: dict[str, dict[int, int]] = {}
+        if not sizes:
+            return fixed
+        # Inference rewrites shapes and drops denotations, so they are read from the file.
+        graph = load(self.source, limits=self.limits)
+        for name in graph.inputs:
+            shape = graph.values[name].shape
+            for axis in range(len(shape or ())):
+                meant = shape.get_denotation(axis) if shape is not None else None
+                if meant in sizes:
+                    fixed.setdefault(name, {})[axis] = sizes[meant]
+        return fixed
+
     def _fallback(self) -> Any:
         entry = self.options.config_entries.get(DISABLE_CPU_FALLBACK)
         if entry is None:
@@ -114,34 +130,24 @@ def _annotations(graph: Graph) -> dict[str, str]:
 
 
 def declared_inputs(
-    graph: Graph, options: SessionOptions
+    graph: Graph, opening: Opening
 ) -> tuple[dict[str, ValueType | None], dict[str, ValueType | None]]:
     """Give the types of the inputs to feed, and of those that have a value of their own."""
     needed: dict[str, ValueType | None] = {}
     overridable: dict[str, ValueType | None] = {}
+    by_axis = opening.sizes_by_denotation()
     for name in graph.inputs:
-        kind = _by_denotation(graph, name, options.dimensions_by_denotation)
-        kind = with_sizes(kind, options.dimensions_by_name)
+        kind = with_sizes(graph.types.get(name), opening.options.dimensions_by_name)
+        kind = _with_axes(kind, by_axis.get(name, {}))
         (overridable if name in graph.overridable else needed)[name] = kind
     return needed, overridable
 
 
-def _by_denotation(
-    graph: Graph, name: str, sizes: Mapping[str, int]
-) -> ValueType | None:
-    kind = graph.types.get(name)
-    shape = graph.values[name].shape
-    if (
-        not sizes
-        or shape is None
-        or not isinstance(kind, TensorType)
-        or kind.shape is None
-    ):
+def _with_axes(kind: ValueType | None, sizes: Mapping[int, int]) -> ValueType | None:
+    if not sizes or not isinstance(kind, TensorType) or kind.shape is None:
         return kind
     dims = [
-        dim
-        if isinstance(dim, int)
-        else sizes.get(shape.get_denotation(axis) or "", dim)
+        dim if isinstance(dim, int) else sizes.get(axis, dim)
         for axis, dim in enumerate(kind.shape)
     ]
     return TensorType(kind.dtype, tuple(dims))

@@ -26,6 +26,15 @@ _FIELDS = {
     _KIND.UINT32: ("uint64_data", 1),
     _KIND.STRING: ("string_data", 1),
 }
+_DATA = (
+    "float_data",
+    "int32_data",
+    "string_data",
+    "int64_data",
+    "double_data",
+    "uint64_data",
+)
+_RANK = 64
 # Packed types put as many elements into an entry as fit into a byte.
 _PACKED = (2, 4)
 
@@ -58,6 +67,12 @@ class TensorBudget:
         if any(dim < 0 for dim in dims):
             raise ModelError(
                 self._file, where, f"its shape {tuple(dims)} has a negative size"
+            )
+        if len(dims) > _RANK:
+            raise ModelError(
+                self._file,
+                where,
+                f"it has {len(dims)} dimensions; NumPy has up to {_RANK}",
             )
         if dtype == _KIND.UNDEFINED:
             raise ModelError(self._file, where, "its element type is undefined")
@@ -93,10 +108,15 @@ def check_stored(
         raise ModelError(
             file, where, "it is one segment of a tensor; nothing reads those"
         )
+    field, each = _FIELDS.get(dtype, ("int32_data", 1))
     if tensor.HasField("raw_data") and dtype != _KIND.STRING:
-        found, wanted, what = len(tensor.raw_data), nbytes, "bytes of raw_data"
+        field, found, wanted, what = (
+            "",
+            len(tensor.raw_data),
+            nbytes,
+            "bytes of raw_data",
+        )
     else:
-        field, each = _FIELDS.get(dtype, ("int32_data", 1))
         found, wanted, what = len(getattr(tensor, field)), count * each, f"in {field}"
         if dtype != _KIND.STRING and dtype.bitwidth in _PACKED:
             wanted = nbytes
@@ -105,6 +125,12 @@ def check_stored(
             file,
             where,
             f"{dtype.name}{list(tensor.dims)} needs {wanted} {what}; it has {found}",
+        )
+    if other := [
+        name for name in _DATA if name != field and len(getattr(tensor, name))
+    ]:
+        raise ModelError(
+            file, where, f"its type is {dtype.name} and {other[0]} holds data"
         )
     if dtype == _KIND.STRING:
         check_text(file, where, tensor.string_data)

@@ -9,9 +9,9 @@ from onnx import helper
 
 from seamline.errors import ModelError
 
-__all__ = ["OLDEST_OPSET", "check_versions"]
+__all__ = ["OLDEST_OPSET", "check_versions", "since_version"]
 
-OLDEST_OPSET = 7  #: before it, broadcasting and shape inputs meant something else
+OLDEST_OPSET = 7  #: of ONNX's own; an older operator must mean the same in it
 
 _RELEASE = helper.VERSION_TABLE[-1]
 # ONNX's own domains by the newest version that the installed onnx knows.
@@ -71,11 +71,15 @@ def _check_opset(file: str, domain: str, version: int) -> None:
             f"{onnx.__version__} knows up to {newest}. To fix: upgrade onnx, or export "
             "for an older opset",
         )
-    oldest = OLDEST_OPSET if domain == "" else 1
-    if version < oldest:
+    if version < 1:
         raise ModelError(
-            file,
-            "",
-            f"it needs opset {version} of {name}; the oldest that is read is {oldest}. "
-            "To fix: onnx.version_converter.convert_version",
+            file, "", f"it imports opset {version} of {name}; there is none"
         )
+
+
+def since_version(op_type: str, domain: str, opset: int) -> int:
+    """Give the version that last changed an operator, or ``opset`` if it is not ONNX's."""
+    try:
+        return int(onnx.defs.get_schema(op_type, opset, domain).since_version)
+    except onnx.defs.SchemaError:
+        return opset

@@ -34,7 +34,8 @@ class SegmentModel:
     proto
         The model.
     outside
-        Arrays of its external initializers, by name.
+        Arrays of its external initializers, by name; C-contiguous. Whoever makes a
+        session of the model keeps them for as long as the session.
     """
 
     def __init__(self, proto: onnx.ModelProto, outside: Mapping[str, Array]) -> None:
@@ -67,7 +68,11 @@ def model_of(segment: SegmentSpec, provider: str = "onnxruntime") -> SegmentMode
             constants[name] = array
         made.update(node.node.writes)
 
-    outside = {name: a for name, a in constants.items() if _stays_outside(a)}
+    outside = {
+        name: np.ascontiguousarray(array)
+        for name, array in constants.items()
+        if _stays_outside(array)
+    }
     graph = helper.make_graph(
         [_named(node) for node in segment.nodes],
         segment.name,

@@ -46,9 +46,10 @@ class OnnxRuntimeSegment:
 
     def __init__(self, spec: SegmentSpec, options: Mapping[str, Any]) -> None:
         self.spec = spec
-        self._model = model_of(spec, _PROVIDER)
+        model = model_of(spec, _PROVIDER)
+        self._outside = model.outside  # the session reads these arrays, and keeps none
         try:
-            self._session: Any = _session(self._model, options)
+            self._session: Any = _session(model, options)
         except Exception as error:  # its exceptions share no base below Exception
             raise self._failed(
                 BuildError, error, _culprit(spec, error, options)
@@ -96,6 +97,7 @@ class OnnxRuntimeSegment:
         self._session = None
         self._run = _unbound
         self._held = {}
+        self._outside = {}
 
     def _in_place(
         self, views: Mapping[str, View]
@@ -186,7 +188,7 @@ def _session(model: SegmentModel, options: Mapping[str, Any]) -> Any:
 def _value(array: Array) -> Any:
     """Give a value over an array's own bytes."""
     kind = onnx_dtype(dtype_name(array.dtype))
-    plain = np.ascontiguousarray(array).reshape(array.shape)
+    plain = array
     if plain.dtype.kind == "V":  # onnxruntime does not know ml_dtypes' types
         plain = plain.view(f"u{array.dtype.itemsize}")
     return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(plain, int(kind))

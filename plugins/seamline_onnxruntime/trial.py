@@ -9,6 +9,7 @@ runs float16 nodes in float32 between casts.
 
 from __future__ import annotations
 
+import importlib
 from functools import cache
 from typing import Any
 
@@ -122,8 +123,7 @@ def has_own_kernel(node: NodeView) -> bool:
 @cache
 def _kernels() -> dict[tuple[str, str], list[Any]]:
     """Give the CPU's kernels by operator; empty where this build does not tell."""
-    from onnxruntime.capi import onnxruntime_pybind11_state as state
-
+    state = importlib.import_module("onnxruntime.capi.onnxruntime_pybind11_state")
     table: dict[tuple[str, str], list[Any]] = {}
     for kernel in getattr(state, "get_all_opkernel_def", list)():
         if kernel.provider == "CPUExecutionProvider":

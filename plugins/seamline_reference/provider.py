@@ -184,7 +184,7 @@ def _value(name: str, kind: object) -> onnx.ValueInfoProto:
 def _kernel(node: NodeView) -> Kernel:
     evaluator = evaluator_of(node)
     return Kernel(
-        node.op_type, node.domain, (node.since_version,) * 2, lambda call: _bound(call, evaluator),
+        node.op_type, node.domain, (node.since_version, node.since_version), lambda call: _bound(call, evaluator),
         False, {}, "onnx.reference", "", None, frozenset(), (), (), False, _NOT_CAPTURABLE,
         None, None,
     )  # fmt: skip

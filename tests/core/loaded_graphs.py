@@ -9,7 +9,7 @@ import onnxruntime
 from onnx import helper
 
 from seamline.graph import Graph
-from seamline.tensors import TensorType, onnx_dtype
+from seamline.tensors import SequenceType, TensorType, onnx_dtype
 
 
 def as_graph_proto(graph: Graph) -> onnx.GraphProto:
@@ -44,6 +44,8 @@ def _tensor(name, array):
 
 def _info(graph, name):
     kind = graph.types.get(name)
+    if isinstance(kind, SequenceType):
+        return ir.to_proto(graph.values[name])
     if not isinstance(kind, TensorType):
         return helper.make_empty_tensor_value_info(name)
     return helper.make_tensor_value_info(name, onnx_dtype(kind.dtype), kind.shape)

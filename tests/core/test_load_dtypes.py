@@ -127,9 +127,18 @@ def test_constants_refuse_to_be_written():
         ),
         (tensor_of(TensorProto.FLOAT, (3,)), "needs 3 in float_data; it has 0"),
         (tensor_of(TensorProto.FLOAT, (2,), int32_data=[1, 2]), "float_data; it has 0"),
+        (
+            tensor_of(TensorProto.FLOAT, (1,), float_data=[1], int64_data=[2]),
+            "FLOAT and int64_data holds data",
+        ),
+        (
+            tensor_of(TensorProto.FLOAT, (1,), raw_data=b"1234", float_data=[2]),
+            "FLOAT and float_data holds data",
+        ),
         (tensor_of(TensorProto.INT4, (5,), raw_data=b"12"), "needs 3 bytes.*has 2"),
         (tensor_of(TensorProto.FLOAT, (-1,), float_data=[1]), "negative"),
         (tensor_of(TensorProto.FLOAT, (2**62, 2**62)), "limit"),
+        (tensor_of(TensorProto.FLOAT, [1] * 65, float_data=[1]), "65 dimensions"),
         (tensor_of(0, (1,)), "element type 0"),
         (tensor_of(99, (1,)), "element type 99"),
     ],

@@ -290,6 +290,21 @@ def test_a_failed_load_leaves_nothing_mapped(folder):
     del caught
 
 
+@pytest.mark.skipif(not os.path.exists("/proc/self/maps"), reason="needs Linux's /proc")
+def test_a_load_that_fails_late_leaves_nothing_mapped(folder):
+    path = write(folder, "w.bin")
+    model = onnx.load_model(path, load_external_data=False)
+    model.graph.node[0].input[0] = "missing"
+    path.write_bytes(model.SerializeToString())
+    with pytest.raises(ModelError, match="missing") as caught:
+        load(path)
+    assert not mapped_files(folder)
+    with pytest.raises(ModelError, match="missing"):
+        load(ir.load(path))
+    assert not mapped_files(folder)
+    del caught
+
+
 def test_an_array_outlives_its_graph(folder):
     array = load(write(folder, "w.bin")).constant("weights")
     gc.collect()

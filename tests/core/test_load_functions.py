@@ -251,7 +251,7 @@ def test_calls_deeper_than_the_limit_are_refused():
     functions = [f"f{i} (x) => (y) {{ y = loc.f{i + 1}(x) }}\n" for i in range(6)]
     functions.append("f6 (x) => (y) { y = Neg(x) }\n")
     model = model_of("g (float x) => (float y) { y = loc.f0(x) }\n", *functions)
-    with pytest.raises(UnsafeModelError, match=r"7 deep.*5"):
+    with pytest.raises(UnsafeModelError, match=r"7 deep.*limit is 5"):
         load(model, limits=LoadLimits(max_depth=5))
     assert len(load(model, limits=LoadLimits(max_depth=7)).nodes) == 1
 
@@ -261,3 +261,52 @@ def test_the_callers_functions_stay_as_they_are():
     load(model)
     assert len(model.functions) == 3
     assert len(load(model).nodes) == 9 - 1
+
+
+MAP = """
+<ir_version: 10, opset_import: ["" : 18]>
+g (seq(float[n]) xs, float[n] w, float k) => (seq(float[n]) ys) {
+    m = Neg(k)
+    ys = SequenceMap(xs, w) <body = b (float[n] a, float[n] c) => (float[n] d) {
+        s = Add(a, c)
+        d = Mul(s, m)
+    }>
+}"""
+
+
+def test_a_sequence_map_becomes_the_loop_that_defines_it():
+    graph = load(parser.parse_model(MAP))
+    assert [node.op_type for node in graph.nodes] == [
+        "Neg",
+        "SequenceLength",
+        "SequenceEmpty",
+        "Loop",
+    ]
+    assert graph.outputs == ("ys",)
+    assert {"xs", "w", "m"} <= set(graph.nodes[-1].captures)
+    names = all_names(graph)
+    assert len(names) == len(set(names))
+    feeds = {"xs": [f32(1, 2), f32(3, 4)], "w": f32(10, 20)}
+    feeds["k"] = np.array(2, np.float32)
+    (got,) = run_by_onnxruntime(graph, feeds)
+    expected = [f32(-22, -44), f32(-26, -48)]
+    for g, w in zip(got, expected, strict=True):
+        np.testing.assert_array_equal(g, w)
+
+
+def test_a_sequence_map_of_unknown_type_is_left_to_the_providers():
+    text = MAP.replace("ys = Seq", "zs = vendor.Op(xs) ys = Seq").replace(
+        "(xs, w)", "(zs, w)"
+    )
+    model = parser.parse_model(text)
+    model.opset_import.append(helper.make_opsetid("vendor", 1))
+    assert "SequenceMap" in [node.op_type for node in load(model).nodes]
+
+
+def test_a_sequence_map_whose_body_does_not_fit_is_refused_by_name():
+    model = parser.parse_model(MAP)
+    node = model.graph.node[1]
+    node.name = "mapped"
+    del node.attribute[:]
+    with pytest.raises(ModelError, match="mapped"):
+        load(model)

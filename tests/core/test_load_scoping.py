@@ -278,7 +278,7 @@ def test_sixty_levels_are_past_protobuf_and_an_error(tmp_path):
 
 
 def test_a_cap_on_depth_can_be_lowered_and_raised():
-    with pytest.raises(UnsafeModelError, match=r"6 bodies deep.*max_depth"):
+    with pytest.raises(UnsafeModelError, match=r"6 deep.*max_depth"):
         load(nested(8), limits=LoadLimits(max_depth=5))
     assert load(nested(8), limits=LoadLimits(max_depth=8)).nodes
     with pytest.raises(UnsafeModelError, match="max_depth"):
@@ -292,5 +292,5 @@ def test_forty_levels_are_refused_before_anything_walks_them():
         node = ir.Node("", "If", [], [inner], num_outputs=1)
         deep = ir.Model(ir.Graph([], [], nodes=[node]), ir_version=10)
         deep.opset_imports[""] = 18
-    with pytest.raises(UnsafeModelError, match=r"33 bodies deep.*32"):
+    with pytest.raises(UnsafeModelError, match=r"33 deep.*32"):
         load(deep)

@@ -32,7 +32,11 @@ def model_of(ir_version=10, opsets=(("", 18),), domain="", op="Neg"):
         ({"ir_version": 999}, ["IR version is 999", str(onnx.IR_VERSION)]),
         ({"opsets": [("", 9999)]}, ["opset 9999", str(NEWEST)]),
         ({"opsets": [("", NEWEST + 1)]}, [f"opset {NEWEST + 1}", str(NEWEST)]),
-        ({"opsets": [("", 6)]}, ["opset 6", "7", "version_converter"]),
+        ({"opsets": [("", 0)]}, ["opset 0"]),
+        (
+            {"opsets": [("", 6)], "op": "Upsample"},
+            ["node_17", "Upsample of opset 6", "opset 7", "version_converter"],
+        ),
         ({"opsets": [("", 18), ("ai.onnx.ml", 99)]}, ["opset 99 of ai.onnx.ml"]),
         ({"opsets": []}, ["node_17", "no opset import", "ai.onnx"]),
         ({"opsets": [("", 18), ("ai.onnx", 17)]}, ["twice", "18", "17"]),
@@ -86,3 +90,10 @@ def test_an_operator_that_onnx_does_not_define_is_left_to_the_providers():
     (node,) = load(model_of(opsets=opsets, domain="com.microsoft", op="Gelu")).nodes
     assert (node.domain, node.since_version) == ("com.microsoft", 1)
     assert node.qualified_op == "com.microsoft::Gelu"
+
+
+def test_an_older_opset_loads_where_its_operators_mean_the_same():
+    (node,) = load(model_of(opsets=[("", 1)], op="Not")).nodes
+    assert node.since_version == 1
+    with pytest.raises(ModelError, match=r"node_17.*Neg of opset 5"):
+        load(model_of(opsets=[("", 5)]))

@@ -248,7 +248,7 @@ def test_a_free_dimension_can_be_fixed_by_name():
 
 
 def test_a_free_dimension_can_be_fixed_by_denotation():
-    proto = model(AFFINE)
+    proto = model("g (float[N, 3] x) => (float[N, 3] y) { y = Add(x, x) }")
     proto.graph.input[0].type.tensor_type.shape.dim[0].denotation = "DATA_BATCH"
     options = SessionOptions()
     options.add_free_dimension_override_by_denotation("DATA_BATCH", 2)

@@ -82,22 +82,28 @@ def give(
     second = bound.run()
     for name, x in zip(node.input, bound.inputs, strict=True):
         if name:
-            np.testing.assert_array_equal(
-                bound.views[name], x, err_msg=f"{name} was written"
-            )
+            assert holds(bound.views[name], x), f"{name} was written"
     for a, b in zip(first, second, strict=True):
         if a is not None:
-            np.testing.assert_array_equal(a, b, err_msg="a second run differs")
+            assert holds(a, b), "a second run differs"
     return second
+
+
+def holds(a, b):
+    """Compare bytes: NaN is itself."""
+    return a.tolist() == b.tolist() if a.dtype == object else a.tobytes() == b.tobytes()
 
 
 def same(got, want, rtol=0.0, atol=0.0):
     want = want if isinstance(want, list) else [want]
-    for g, w in zip(got, want, strict=True):
+    assert len(got) == max(i for i, w in enumerate(want) if w is not None) + 1
+    for g, w in zip(got, want, strict=False):
         if w is None:
             continue
         w = as_array(w)
         assert (g.dtype, g.shape) == (w.dtype, w.shape)
+        if w.dtype.kind == "V":  # NumPy knows no NaN among ml_dtypes's types
+            g, w = g.astype(np.float64), w.astype(np.float64)
         if w.dtype == object or not (rtol or atol):
             np.testing.assert_array_equal(g, w)
         else:

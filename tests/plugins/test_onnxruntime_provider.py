@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 
 import ml_dtypes
@@ -19,6 +20,7 @@ from tests.plugins.segments import run_segment, segment_of
 pytest.importorskip("onnxruntime")
 
 from seamline_onnxruntime import plugin
+from seamline_onnxruntime.model import model_of
 from seamline_onnxruntime.provider import OnnxRuntimeProvider
 
 HEAD = '<ir_version: 10, opset_import: ["" : 21, "com.microsoft" : 1]>\n'
@@ -207,8 +209,10 @@ def test_a_large_weight_is_read_where_it_lies(provider):
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)])
     spec = segment_of(model)
+    made = model_of(spec)
+    assert made.proto.ByteSize() < weight.nbytes / 8
+    assert np.shares_memory(made.outside["w"], spec.nodes[0].constant(1))
     executable = provider.build(spec, Kept())
-    assert executable._model.proto.ByteSize() < weight.nbytes / 8
     x = f32(2, 64)
     got = run_segment(executable, spec, {"x": x})["y"]
     np.testing.assert_allclose(got, x.astype(np.float64) @ weight, rtol=1e-5, atol=1e-5)
@@ -244,6 +248,26 @@ def test_large_bfloat16_constants_stay_outside_the_model(provider):
     executable = provider.build(spec, Kept())
     got = run_segment(executable, spec, {"i": np.array([0, 255, 16])})["y"]
     np.testing.assert_array_equal(got.astype(np.float32), [0, 255, 16])
+
+
+def test_a_strided_constant_outlives_the_build(provider):
+    strided = np.arange(64 * 64, dtype=np.float32).reshape(64, 64).T
+    matrix = TensorType("float32", (64, 64))
+    text = (
+        HEAD
+        + "g (float[64, 64] x, float[64, 64] w) => (float[64, 64] y) { y = Mul(x, w) }"
+    )
+    made = segment_of(text)
+    node = NodeView(made.nodes[0].node, (matrix, matrix), (matrix,), {"w": strided}.get)
+    spec = type(made)(made.name, (node,), ("x",), ("y",), made.opsets)
+    executable = provider.build(spec, Kept())
+    gc.collect()
+    clutter = [np.full((64, 64), 9, np.float32) for _ in range(50)]
+    views = {"x": np.ones((64, 64), np.float32), "y": np.zeros((64, 64), np.float32)}
+    executable.bind(views, {})
+    executable.run()
+    np.testing.assert_array_equal(views["y"], strided)
+    assert len(clutter) == 50
 
 
 def test_four_bit_constants_are_packed_for_onnxruntime(provider):
@@ -392,8 +416,6 @@ def test_a_node_that_reads_one_value_twice_is_built(provider):
 
 
 def test_the_checker_accepts_the_models_that_it_makes(provider):
-    from seamline_onnxruntime.model import model_of
-
     spec = segment_of(
         HEAD
         + "g (float[2] x) => (float[2] y) <float[2] w = {1.0, 2.0}> { y = Add(x, w) }"

@@ -26,6 +26,7 @@ from seamline_cpu.kernels import pooling_global as pooling_global
 from seamline_cpu.kernels import powers as powers
 from seamline_cpu.kernels import quantize as quantize
 from seamline_cpu.kernels import random as random
+from seamline_cpu.kernels import recurrent as recurrent
 from seamline_cpu.kernels import reductions as reductions
 from seamline_cpu.kernels import resizing as resizing
 from seamline_cpu.kernels import rotary as rotary

@@ -98,6 +98,18 @@ def clip_by_attributes(call: Call) -> Run:
     return formulas.CLIP.bind(call, low, high)
 
 
+def _fixed_bounds(call: Call) -> tuple[float, float] | None:
+    """Give the bounds if both are known before any run, and neither is NaN."""
+    found = []
+    for index, missing in ((1, -np.inf), (2, np.inf)):
+        known = call.constant(index)
+        if call.input(index) is not None and known is None:
+            return None
+        found.append(missing if known is None else float(known.reshape(())))
+    # A NaN for a bound makes all NaN, which only the ufuncs do.
+    return None if np.isnan(found).any() else (found[0], found[1])
+
+
 @TABLE.kernel(
     "Clip",
     since=11,
@@ -109,24 +121,14 @@ def clip_by_attributes(call: Call) -> Run:
 def clip(call: Call) -> Run:
     """Bind Clip: min(max, max(input, min)), so a min above max gives max everywhere."""
     x, out = call.inputs[0], call.outputs[0]
-    bounds = [
-        None if call.input(i) is None else call.input(i).reshape(()) for i in (1, 2)
-    ]
-    known = all(
-        b is None or call.constant(i) is not None
-        for i, b in ((1, bounds[0]), (2, bounds[1]))
-    )
-    if known and x.dtype == np.float32:
-        low = -np.inf if bounds[0] is None else float(bounds[0])
-        high = np.inf if bounds[1] is None else float(bounds[1])
-        # A NaN for a bound makes all NaN, which only the ufuncs do.
-        if not np.isnan([low, high]).any():
-            return formulas.CLIP.bind(call, low, high)
+    fixed = _fixed_bounds(call) if x.dtype == np.float32 else None
+    if fixed is not None:
+        return formulas.CLIP.bind(call, *fixed)
     runs = []
     source: Array = x
-    for ufunc, bound in ((np.maximum, bounds[0]), (np.minimum, bounds[1])):
+    for ufunc, bound in ((np.maximum, call.input(1)), (np.minimum, call.input(2))):
         if bound is not None:
-            runs.append(bind_ufunc(call, ufunc, source, bound))
+            runs.append(bind_ufunc(call, ufunc, source, bound.reshape(())))
             source = out
     return in_sequence(runs or [functools.partial(np.copyto, out, x)])
 

@@ -7,7 +7,6 @@ import math
 import numpy as np
 
 from seamline.provider import Array
-from seamline_cpu.kernels.rows import row_kernel
 from seamline_cpu.kernels.softmax import softmax_rows
 
 __all__ = ["attend", "heads_first", "softmax_last", "visible"]
@@ -54,8 +53,7 @@ def softmax_last(x: Array, threads: int) -> None:
         return
     if x.dtype == np.float32 and x.flags.c_contiguous:
         rows = x.reshape(-1, x.shape[-1])
-        arrays = (rows, rows.view(np.int32), rows)
-        row_kernel(softmax_rows, arrays, len(rows), x.size * 4, threads)()
+        softmax_rows(rows, rows, threads)()
         return
     x -= x.max(axis=-1, keepdims=True)
     np.exp(x, out=x)

@@ -15,11 +15,12 @@ import numpy as np
 from seamline.kernels import Call, Run
 from seamline.provider import Array, NodeView
 from seamline.tensors import FLOATS
-from seamline_cpu.jit import jit
-from seamline_cpu.kernels.rows import row_kernel, sums, threads_of
+from seamline_cpu.atomics import floats, longs
+from seamline_cpu.commands import command
+from seamline_cpu.kernels.rows import bind_rows, matrix, sums, threads_of
 from seamline_cpu.table import TABLE
 
-__all__ = ["affine_planes"]
+__all__: list[str] = []
 
 f4 = np.float32
 
@@ -28,14 +29,16 @@ def _wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(np.float64) if dtype == np.float64 else np.dtype(f4)
 
 
-@jit
-def affine_planes(x: Any, scale: Any, shift: Any, y: Any, first: int, end: int) -> None:
-    """Write ``x * scale + shift`` of (planes, size), one factor for each channel."""
-    channels = scale.shape[0]
-    for i in range(first, end):
-        a, b = scale[i % channels], shift[i % channels]
-        for j in range(x.shape[1]):
-            y[i, j] = x[i, j] * a + b
+@command
+def _affine_planes(a: Any, share: int, shares: int) -> None:
+    """Write ``x * scale + shift``; arguments: planes, size, x, y, scale, shift, channels."""
+    planes, n, channels = a[0], a[1], longs(a[6])[0]
+    x, y = matrix(floats(a[2]), planes, n), matrix(floats(a[3]), planes, n)
+    scale, shift = floats(a[4]), floats(a[5])
+    for i in range(planes * share // shares, planes * (share + 1) // shares):
+        times, plus = scale[i % channels], shift[i % channels]
+        for j in range(n):
+            y[i, j] = x[i, j] * times + plus
 
 
 def _folded(parts: list[Array], eps: float) -> list[Array]:
@@ -63,19 +66,20 @@ def _inference(call: Call, eps: float) -> Run:
 
     if fixed:
         fold()
-    if x.dtype != wide:
+    if x.dtype == f4:
+        arrays = (x, y, factor, shift, np.array([count], np.int64))
+        planes = flat.shape[0] * flat.shape[1]
+        threads = threads_of(call.options)
+        work: Run = bind_rows(
+            _affine_planes, planes, flat.shape[2], arrays, x.size, threads
+        )
+    else:
         across, along = factor[:, None], shift[:, None]
 
-        def apply() -> object:
-            out[...] = flat.astype(wide) * across + along
-            return out
+        def apply() -> None:
+            out[...] = flat.astype(wide, copy=False) * across + along
 
-        work: Run = apply
-    else:
-        planes = (flat.shape[0] * flat.shape[1], flat.shape[2])
-        arrays = (x.reshape(planes), factor, shift, y.reshape(planes))
-        threads = threads_of(call.options)
-        work = row_kernel(affine_planes, arrays, planes[0], x.size, threads)
+        work = apply
     if fixed:
         return work
 
@@ -135,29 +139,53 @@ def batch_normalization(call: Call) -> Run:
 
 
 @sums
-def _standardize_rows(
-    x: Any, scale: Any, shift: Any, eps: float, y: Any, first: int, end: int
+def _standardize(block: Any, scale: Any, shift: Any, eps: Any, y: Any) -> None:
+    """Normalize one (channels, size) group, then scale and shift each channel."""
+    n = f4(block.size)
+    total = f4(0.0)
+    for c in range(block.shape[0]):
+        for j in range(block.shape[1]):
+            total += block[c, j]
+    mean = f4(total / n)
+    total = f4(0.0)
+    for c in range(block.shape[0]):
+        for j in range(block.shape[1]):
+            d = block[c, j] - mean
+            total += d * d
+    inv = f4(1.0) / np.sqrt(f4(total / n) + eps)
+    for c in range(block.shape[0]):
+        times = scale[c] * inv
+        for j in range(block.shape[1]):
+            y[c, j] = (block[c, j] - mean) * times + shift[c]
+
+
+@command
+def _standardize_groups(a: Any, share: int, shares: int) -> None:
+    """Arguments: groups, size, x, y, scale, shift, epsilon, (each, groups a sample)."""
+    groups, n, each, cycle = a[0], a[1], longs(a[7])[0], longs(a[7])[1]
+    eps = floats(a[6])[0]
+    for i in range(groups * share // shares, groups * (share + 1) // shares):
+        shift = 4 * i * each * n
+        x, y = (
+            matrix(floats(a[2] + shift), each, n),
+            matrix(floats(a[3] + shift), each, n),
+        )
+        at = 4 * each * (i % cycle)
+        scale = matrix(floats(a[4] + at), 1, each)[0]
+        _standardize(x, scale, matrix(floats(a[5] + at), 1, each)[0], eps, y)
+
+
+def _standardize_wide(
+    x: Array, parts: list[Array], eps: float, shape: tuple[int, ...], y: Array
 ) -> None:
-    """Normalize each (channels, size) group, then scale and shift each channel."""
-    groups = scale.shape[0]
-    for i in range(first, end):
-        block, n = x[i], x.shape[1] * x.shape[2]
-        total = block[0, 0] * 0
-        for c in range(block.shape[0]):
-            for j in range(block.shape[1]):
-                total += block[c, j]
-        mean = total / n
-        total = mean * 0
-        for c in range(block.shape[0]):
-            for j in range(block.shape[1]):
-                d = block[c, j] - mean
-                total += d * d
-        inv = 1 / np.sqrt(total / n + eps)
-        for c in range(block.shape[0]):
-            a = scale[i % groups, c] * inv
-            b = shift[i % groups, c]
-            for j in range(block.shape[1]):
-                y[i, c, j] = (block[c, j] - mean) * a + b
+    """Normalize (N, groups, channels, size) of any dtype but float32."""
+    wide = x.reshape(shape).astype(_wide(x.dtype))
+    wide -= wide.mean(axis=(2, 3), keepdims=True)
+    wide /= np.sqrt(
+        np.square(wide).mean(axis=(2, 3), keepdims=True) + wide.dtype.type(eps)
+    )
+    scale, shift = (p.astype(wide.dtype).reshape(1, shape[1], -1, 1) for p in parts)
+    y[...] = (wide * scale + shift).reshape(y.shape)
 
 
 def _grouped(call: Call, groups: int, per_group: bool) -> Run:
@@ -168,25 +196,26 @@ def _grouped(call: Call, groups: int, per_group: bool) -> Run:
         raise ValueError(f"{channels} channels do not divide into {groups} groups")
     if x.size == 0:
         return lambda: None
-    each, wide = channels // groups, _wide(x.dtype)
-    shape = (x.shape[0] * groups, each, math.prod(x.shape[2:]))
+    each, size = channels // groups, math.prod(x.shape[2:])
     eps = float(call.attr("epsilon", 1e-5))
-    rows = (groups, each)
-
-    def laid(value: Array) -> Array:
-        value = value.astype(wide)
-        return (
-            np.repeat(value, each).reshape(rows) if per_group else value.reshape(rows)
-        )
+    if not all(v.dtype == f4 for v in (x, scale, shift)):
+        shape = (x.shape[0], groups, each, size)
+        return functools.partial(_standardize_wide, x, [scale, shift], eps, shape, y)
+    laid = (scale, shift)
+    if per_group:
+        laid = (np.empty(channels, f4), np.empty(channels, f4))
+    small, counts = np.array([eps], f4), np.array([each, groups], np.int64)
+    arrays = (x, y, *laid, small, counts)
+    threads = threads_of(call.options)
+    rows = x.shape[0] * groups
+    work = bind_rows(_standardize_groups, rows, size, arrays, x.size * 2, threads)
+    if not per_group:
+        return work
 
     def run() -> None:
-        given = x.reshape(shape).astype(wide, copy=False)
-        out = y.reshape(shape) if y.dtype == wide else np.empty(shape, wide)
-        arrays = (given, laid(scale), laid(shift), wide.type(eps), out)
-        threads = threads_of(call.options)
-        row_kernel(_standardize_rows, arrays, shape[0], x.size * 2, threads)()
-        if out.base is not y and out.dtype != y.dtype:
-            y.reshape(shape)[...] = out
+        for value, spread in zip((scale, shift), laid, strict=True):
+            spread.reshape(groups, each)[...] = value[:, None]
+        work()
 
     return run
 

@@ -16,59 +16,67 @@ import numpy as np
 from seamline.kernels import Call, Run
 from seamline.provider import Array
 from seamline.tensors import FLOATS
-from seamline_cpu.kernels.rows import row_kernel, sums, threads_of
+from seamline_cpu.atomics import floats
+from seamline_cpu.commands import command
+from seamline_cpu.kernels.rows import bind_rows, matrix, sums, threads_of
 from seamline_cpu.table import TABLE
 
-__all__ = ["layer_norm_rows", "rms_norm_rows"]
+__all__: list[str] = []
 
 CONTRIB = "com.microsoft"
 f4 = np.float32
 
 
 @sums
-def layer_norm_rows(
-    x: Any,
-    w: Any,
-    b: Any,
-    eps: float,
-    y: Any,
-    mean: Any,
-    inv: Any,
-    first: int,
-    end: int,
-) -> None:
-    """Write ``(x - mean) / sqrt(var + eps) * w + b`` of float32 rows, and statistics."""
-    n = x.shape[1]
-    for i in range(first, end):
-        total = f4(0.0)
-        for j in range(n):
-            total += x[i, j]
-        m = f4(total / f4(n))
-        total = f4(0.0)
-        for j in range(n):
-            d = x[i, j] - m
-            total += d * d
-        s = f4(1.0) / np.sqrt(f4(total / f4(n)) + f4(eps))
-        mean[i] = m
-        inv[i] = s
-        for j in range(n):
-            y[i, j] = (x[i, j] - m) * s * w[j] + b[j]
+def _layer_norm_row(x: Any, w: Any, b: Any, eps: Any, y: Any) -> Any:
+    """Write ``(x - mean) / sqrt(var + eps) * w + b``; give mean and factor."""
+    n = x.shape[0]
+    total = f4(0.0)
+    for j in range(n):
+        total += x[j]
+    mean = f4(total / f4(n))
+    total = f4(0.0)
+    for j in range(n):
+        d = x[j] - mean
+        total += d * d
+    inv = f4(1.0) / np.sqrt(f4(total / f4(n)) + eps)
+    for j in range(n):
+        y[j] = (x[j] - mean) * inv * w[j] + b[j]
+    return mean, inv
 
 
 @sums
-def rms_norm_rows(
-    x: Any, w: Any, eps: float, y: Any, inv: Any, first: int, end: int
-) -> None:
-    """Write ``x / sqrt(mean(x * x) + eps) * w`` of float32 rows, and the factor."""
-    n = x.shape[1]
-    for i in range(first, end):
-        total = f4(0.0)
-        for j in range(n):
-            total += x[i, j] * x[i, j]
-        s = f4(1.0) / np.sqrt(f4(total / f4(n)) + f4(eps))
-        inv[i] = s
-        for j in range(n):
-            y[i, j] = x[i, j] * s * w[j]
+def _rms_norm_row(x: Any, w: Any, eps: Any, y: Any) -> Any:
+    """Write ``x / sqrt(mean(x * x) + eps) * w``; give the factor."""
+    n = x.shape[0]
+    total = f4(0.0)
+    for j in range(n):
+        total += x[j] * x[j]
+    inv = f4(1.0) / np.sqrt(f4(total / f4(n)) + eps)
+    for j in range(n):
+        y[j] = x[j] * inv * w[j]
+    return inv
+
+
+@command
+def _layer_norm_rows(a: Any, share: int, shares: int) -> None:
+    """Arguments: rows, n, addresses of x, w, b, epsilon, y, means and factors."""
+    rows, n = a[0], a[1]
+    x, y = matrix(floats(a[2]), rows, n), matrix(floats(a[6]), rows, n)
+    w, b = matrix(floats(a[3]), 1, n)[0], matrix(floats(a[4]), 1, n)[0]
+    eps, means, factors = floats(a[5])[0], floats(a[7]), floats(a[8])
+    for i in range(rows * share // shares, rows * (share + 1) // shares):
+        means[i], factors[i] = _layer_norm_row(x[i], w, b, eps, y[i])
+
+
+@command
+def _rms_norm_rows(a: Any, share: int, shares: int) -> None:
+    """Arguments: rows, n, addresses of x, w, epsilon, y and factors."""
+    rows, n = a[0], a[1]
+    x, y = matrix(floats(a[2]), rows, n), matrix(floats(a[5]), rows, n)
+    w, eps, factors = matrix(floats(a[3]), 1, n)[0], floats(a[4])[0], floats(a[6])
+    for i in range(rows * share // shares, rows * (share + 1) // shares):
+        factors[i] = _rms_norm_row(x[i], w, eps, y[i])
 
 
 def _normalize(
@@ -127,12 +135,13 @@ def _bind(
     mean = np.empty(outer, f4) if mean is None else mean
     inv = np.empty(outer, f4) if inv is None else inv
     out = y.reshape(outer, n)
-    arrays: tuple[Any, ...] = (rows, w, f4(eps), out, inv)
-    if centred:
-        b = np.zeros(n, f4) if b is None else b.reshape(n)
-        arrays = (rows, w, b, f4(eps), out, mean, inv)
-    kernel = layer_norm_rows if centred else rms_norm_rows
-    return row_kernel(kernel, arrays, outer, x.size * 2, threads_of(call.options))
+    small, threads = np.array([eps], f4), threads_of(call.options)
+    if not centred:
+        arrays = (rows, w, small, out, inv)
+        return bind_rows(_rms_norm_rows, outer, n, arrays, x.size * 2, threads)
+    b = np.zeros(n, f4) if b is None else b.reshape(n)
+    every = (rows, w, b, small, out, mean, inv)
+    return bind_rows(_layer_norm_rows, outer, n, every, x.size * 2, threads)
 
 
 @TABLE.kernel(

@@ -20,6 +20,7 @@ from seamline.provider import Array, NodeView
 from seamline.tensors import FLOATS
 from seamline_cpu.binding import in_order
 from seamline_cpu.kernels.packed_product import (
+    few_rows,
     pack_panels,
     packed,
     packed_nbytes,
@@ -36,7 +37,7 @@ _DTYPES = (*FLOATS, "int32", "int64", "uint32", "uint64")
 _KEEP_WIDE = 32 << 20
 #: Bytes of a constant weight that may be kept packed.
 _KEEP_PACKED = 256 << 20
-#: Rows from which packed tiles beat BLAS; below, the product reads memory and no more.
+#: Rows from which packed tiles pay; fewer only read the matrix once.
 _TILED_ROWS = 4
 #: Multiply-adds of a stack from which dividing it among threads beats BLAS.
 _TILED_FROM = 1 << 20
@@ -70,26 +71,36 @@ def _joins(a: Array) -> bool:
 
 
 def _tiled(call: Call, a: Array, b: Array, out: Array) -> Run | None:
-    """Bind a float32 product by register tiles where that beats BLAS."""
-    if out.dtype != np.float32 or a.ndim < 2 or b.ndim < 2 or 0 in (*a.shape, *b.shape):
+    """Bind a float32 product by this provider's own commands where they beat BLAS."""
+    if out.dtype != np.float32 or b.ndim < 2 or 0 in (*a.shape, *b.shape):
         return None
     threads = threads_of(call.options)
+    a = a[None] if a.ndim == 1 else a
     if math.prod(b.shape[:-2]) == 1 and a.ndim >= b.ndim:
         b = b.reshape(b.shape[-2:])
-        rows = out.size // out.shape[-1]
-        fits = packed_nbytes(b) <= _KEEP_PACKED
-        if rows < _TILED_ROWS or call.constant(1) is None or not (fits and _joins(a)):
-            return None
-        panels = call.resident(
-            f"panels {b.shape} {b.strides}", (1,), lambda: pack_panels(b)
-        )
-        flat = a.reshape(rows, a.shape[-1]), panels, out.reshape(rows, -1), threads
-        return packed(*flat)
+        return _by_one_matrix(call, a, b, out, threads) if _joins(a) else None
     stacks = a.shape[:-2] == b.shape[:-2] and out.size * a.shape[-1] >= _TILED_FROM
     if not stacks or not (_joins(a) and _joins(b)):
         return None
     a, b, out = (x.reshape(-1, *x.shape[-2:]) for x in (a, b, out))
     return stacked(a, b, out, threads)
+
+
+def _by_one_matrix(
+    call: Call, a: Array, b: Array, out: Array, threads: int
+) -> Run | None:
+    a = a.reshape(-1, a.shape[-1])
+    rows = len(a)
+    out = out.reshape(rows, -1)
+    if rows < _TILED_ROWS:
+        straight = a.flags.c_contiguous and 4 in b.strides
+        return few_rows(a, b, out, threads) if straight else None
+    fits = packed_nbytes(b) <= _KEEP_PACKED and a.strides[1] == 4
+    if call.constant(1) is None or not fits:
+        return None
+    tag = f"panels {b.shape} {b.strides}"
+    panels = call.resident(tag, (1,), lambda: pack_panels(b))
+    return packed(a, panels, out, threads)
 
 
 def bind_product(call: Call, a: Array, b: Array, out: Array, alpha: float = 1.0) -> Run:

@@ -5,86 +5,138 @@ Row ``n`` of the weights is ``ceil(K / block)`` blocks, each of ``block * bits /
 with the low bits first; its zero points are packed alike and padded to a whole byte for
 each row. What lies past K in the last block is never multiplied by anything but zero.
 
-Few rows of A: each weight is unpacked in registers, and
-``sum(a (q - z) s) = s (sum(a q) - z sum(a))`` for each block. Many rows: a few hundred
-rows of weights at a time are unpacked into a scratch that fits the cache, for BLAS. No
-float copy of the weights is kept.
+The bytes are kept as panels: byte by byte, those of ``COLUMNS`` neighbouring rows lie
+together, so that they fill a vector register. Few rows of A: codes are unpacked in
+registers, and ``sum(a (q - z) s) = s (sum(a q) - z sum(a))`` for each block. Many rows: a
+panel at a time is unpacked to float32 for the register tiles. No float copy of the weights
+is kept.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import numpy as np
 
 from seamline.kernels import Call, Run
 from seamline.provider import Array, NodeView
+from seamline_cpu.atomics import bytes_at, floats
+from seamline_cpu.commands import bind, command
 from seamline_cpu.jit import jit
-from seamline_cpu.kernels.rows import row_kernel, sums, threads_of
+from seamline_cpu.kernels.packed_product import SPARE, pack_left, tile
+from seamline_cpu.kernels.rows import fused, threads_of
 from seamline_cpu.table import TABLE
+from seamline_cpu.tiles import COLUMNS, ROWS
 
-__all__ = ["dot_rows", "unpack_rows", "zero_points"]
+__all__ = ["Weights", "zero_points"]
 
 f4 = np.float32
 _DTYPES = ("float32", "float16", "bfloat16")
-#: Rows of A from which unpacking for BLAS is quicker than unpacking for each row.
-_BLAS_FROM = 12
-#: Bytes of unpacked weights at a time: what a core's own cache holds.
-_SCRATCH = 1 << 20
+#: Rows of A from which unpacking a panel once is quicker than once for each row.
+_MANY = 6
+_CODES, _SCALE, _ZERO, _A, _SUMS, _Y, _M, _K, _N, _BLOCKS, _WIDTH, _BITS, _SCRATCH, _STRIDE = (
+    range(14)
+)  # fmt: skip
 
 
-@sums
-def _dot(codes: Any, a: Any, shift: int, mask: int) -> Any:
-    total = f4(0.0)
-    for j in range(codes.shape[0]):
-        total += f4(np.uint8((codes[j] >> np.uint8(shift)) & np.uint8(mask))) * a[j]
-    return total
+@attrs.frozen(eq=False)
+class Weights:
+    """
+    Quantized weights as panels of ``COLUMNS`` rows, filled up with zeros.
+
+    Attributes
+    ----------
+    codes
+        uint8, (panels, blocks, bytes of a block, COLUMNS).
+    scale, zero
+        float32, (panels, blocks, COLUMNS).
+    n, bits
+        Rows of weights, and bits of a weight.
+    """
+
+    codes: Array
+    scale: Array
+    zero: Array
+    n: int
+    bits: int
+
+    @property
+    def padded(self) -> int:
+        """Give K rounded up to whole blocks."""
+        return int(self.codes.shape[1] * self.codes.shape[2] * (8 // self.bits))
+
+
+@fused
+def _add_byte(codes: Any, a: Any, bits: int, planes: int, sums: Any) -> None:
+    """Add one byte's codes of a panel, each times its value of ``a``."""
+    mask = np.uint8((1 << bits) - 1)
+    for plane in range(planes):
+        x, shift = a[plane], np.uint8(plane * bits)
+        for c in range(COLUMNS):
+            sums[c] += x * f4(np.int32((codes[c] >> shift) & mask))
+
+
+@command
+def _few(a: Any, share: int, shares: int) -> None:
+    """Multiply each row of A by panels of codes."""
+    blocks, width, bits, n = a[_BLOCKS], a[_WIDTH], a[_BITS], a[_N]
+    planes, panels = 8 // bits, (n + COLUMNS - 1) // COLUMNS
+    part = floats(a[_SCRATCH] + share * a[_STRIDE])
+    total = floats(a[_SCRATCH] + share * a[_STRIDE] + 4 * COLUMNS)
+    for p in range(panels * share // shares, panels * (share + 1) // shares):
+        for m in range(a[_M]):
+            for c in range(COLUMNS):
+                total[c] = f4(0.0)
+            for b in range(blocks):
+                for c in range(COLUMNS):
+                    part[c] = f4(0.0)
+                at = (p * blocks + b) * width * COLUMNS
+                x = a[_A] + 4 * (m * blocks + b) * width * planes
+                for j in range(width):
+                    codes = bytes_at(a[_CODES] + at + j * COLUMNS)
+                    _add_byte(codes, floats(x + 4 * j * planes), bits, planes, part)
+                factors = 4 * (p * blocks + b) * COLUMNS
+                scale, zero = floats(a[_SCALE] + factors), floats(a[_ZERO] + factors)
+                weight = floats(a[_SUMS])[m * blocks + b]
+                for c in range(COLUMNS):
+                    total[c] += scale[c] * (part[c] - zero[c] * weight)
+            y = floats(a[_Y] + 4 * (m * n + p * COLUMNS))
+            for c in range(min(COLUMNS, n - p * COLUMNS)):
+                y[c] = total[c]
 
 
 @jit
-def dot_rows(
-    codes: Any, scale: Any, zero: Any, a: Any, sums_of_a: Any, bits: int, y: Any,
-    first: int, end: int,
-) -> None:  # fmt: skip
-    """
-    Write ``y[m, n]`` for weights ``first`` to ``end``.
-
-    ``codes`` is (N, blocks, bytes), ``a`` (M, blocks, 8 / bits, bytes): the values that
-    meet the lowest bits of each byte, then the next; ``sums_of_a`` (M, blocks).
-    """
-    mask = (1 << bits) - 1
-    for n in range(first, end):
-        for m in range(a.shape[0]):
-            total = f4(0.0)
-            for b in range(codes.shape[1]):
-                part = f4(0.0)
-                for plane in range(a.shape[2]):
-                    part += _dot(codes[n, b], a[m, b, plane], plane * bits, mask)
-                total += scale[n, b] * (part - zero[n, b] * sums_of_a[m, b])
-            y[m, n] = total
+def _unpack(codes: Any, scale: Any, zero: Any, shift: int, mask: int, out: Any) -> None:
+    for c in range(COLUMNS):
+        code = f4(np.int32((codes[c] >> np.uint8(shift)) & np.uint8(mask)))
+        out[c] = (code - zero[c]) * scale[c]
 
 
-@jit
-def unpack_rows(
-    codes: Any,
-    scale: Any,
-    zero: Any,
-    bits: int,
-    start: int,
-    out: Any,
-    first: int,
-    end: int,
-) -> None:
-    """Write weights ``start + i`` as float32 into row ``i`` of ``out``, (rows, K)."""
-    planes, mask = 8 // bits, np.uint8((1 << bits) - 1)
-    size = codes.shape[2] * planes
-    for i in range(first, end):
-        for b in range(codes.shape[1]):
-            s, z = scale[start + i, b], zero[start + i, b]
-            for j in range(min(size, out.shape[1] - b * size)):
-                byte = codes[start + i, b, j // planes]
-                code = np.uint8(byte >> np.uint8((j % planes) * bits)) & mask
-                out[i, b * size + j] = (f4(code) - z) * s
+@command
+def _many(a: Any, share: int, shares: int) -> None:
+    """Unpack a panel of weights, and multiply all of A, packed, by it."""
+    blocks, width, bits, n = a[_BLOCKS], a[_WIDTH], a[_BITS], a[_N]
+    m, depth = a[_M], a[_K]
+    planes, panels, mask = 8 // bits, (n + COLUMNS - 1) // COLUMNS, (1 << bits) - 1
+    right = a[_SCRATCH] + share * a[_STRIDE]
+    spare = right + a[_STRIDE] - 4 * SPARE
+    for p in range(panels * share // shares, panels * (share + 1) // shares):
+        for b in range(blocks):
+            factors = 4 * (p * blocks + b) * COLUMNS
+            scale, zero = floats(a[_SCALE] + factors), floats(a[_ZERO] + factors)
+            for j in range(width):
+                at = ((p * blocks + b) * width + j) * COLUMNS
+                for plane in range(planes):
+                    k = (b * width + j) * planes + plane
+                    if k < depth:
+                        out = floats(right + 4 * k * COLUMNS)
+                        codes = bytes_at(a[_CODES] + at)
+                        _unpack(codes, scale, zero, plane * bits, mask, out)
+        for r in range(0, m, ROWS):
+            y = a[_Y] + 4 * (r * n + p * COLUMNS)
+            left = a[_A] + 4 * r * depth
+            tile(left, right, depth, m - r, n - p * COLUMNS, spare, y, 4 * n)
 
 
 def zero_points(given: Array | None, bits: int, n: int, blocks: int) -> Array:
@@ -97,10 +149,27 @@ def zero_points(given: Array | None, bits: int, n: int, blocks: int) -> Array:
         return np.full((n, blocks), 1 << (bits - 1), f4)
     if given.dtype != np.uint8:
         return given.reshape(n, blocks).astype(f4)
-    packed: Array = given.reshape(n, -1)
+    rows: Array = given.reshape(n, -1)
     shifts = np.arange(8 // bits, dtype=np.uint8) * np.uint8(bits)
-    codes = (packed[:, :, None] >> shifts) & np.uint8((1 << bits) - 1)
+    codes = (rows[:, :, None] >> shifts) & np.uint8((1 << bits) - 1)
     return np.asarray(codes.reshape(n, -1)[:, :blocks], f4)
+
+
+def _panels(x: Array) -> Array:
+    """Lay (N, ...) out as (panels, ..., COLUMNS), with zeros past N."""
+    panels = -(-len(x) // COLUMNS)
+    full = np.zeros((panels * COLUMNS, *x.shape[1:]), x.dtype)
+    full[: len(x)] = x
+    return np.ascontiguousarray(
+        np.moveaxis(full.reshape(panels, COLUMNS, *x.shape[1:]), 1, -1)
+    )
+
+
+def _weights(call: Call, n: int, blocks: int, bits: int, width: int) -> Weights:
+    scale = call.input(2).reshape(n, blocks).astype(f4)
+    zero = zero_points(call.input(3), bits, n, blocks)
+    codes = call.input(1).reshape(n, blocks, width)
+    return Weights(_panels(codes), _panels(scale), _panels(zero), n, bits)
 
 
 def _refused(view: NodeView) -> str | None:
@@ -125,74 +194,75 @@ def matmul_nbits(call: Call) -> Run:
     """Bind MatMulNBits; A, scales and results are taken to and from float32."""
     k, n = int(call.attr("K")), int(call.attr("N"))
     bits, block = int(call.attr("bits", 4)), int(call.attr("block_size"))
-    a, b, y, bias = call.input(0), call.input(1), call.output(0), call.input(5)
-    blocks = -(-k // block)
-    if b.size == 0:  # an omitted projection
+    a, y, bias = call.input(0), call.output(0), call.input(5)
+    if call.input(1).size == 0:  # an omitted projection
         return lambda: y.fill(0) if bias is None else np.copyto(y, bias)
-    codes = b.reshape(n, blocks, block * bits // 8)
+    if y.size == 0:
+        return lambda: None
+    form = (n, -(-k // block), bits, block * bits // 8)
     rows = a.reshape(-1, k)
-    wide_y = np.empty((len(rows), n), f4)
-    fixed = [call.view.has_input(3)][: call.constant(3) is not None]
-
-    def factors() -> tuple[Array, Array]:
-        scale = call.input(2).reshape(n, blocks).astype(f4)
-        return scale, zero_points(call.input(3), bits, n, blocks)
-
-    known = call.constant(2) is not None and (call.input(3) is None or bool(fixed))
-    indices = (2, 3) if call.input(3) is not None else (2,)
-    kept = (
-        call.resident(f"float factors {bits} {n} {blocks}", indices, factors)
-        if known
-        else None
-    )
-    many = len(rows) >= _BLAS_FROM
-    multiply = _many if many else _few
+    out = y.reshape(-1, n) if y.dtype == f4 else np.empty((len(rows), n), f4)
+    given = [i for i in (1, 2, 3) if call.view.has_input(i)]
+    fixed = all(call.constant(i) is not None for i in given)
+    bound = _many_rows if len(rows) >= _MANY else _few_rows
     threads = threads_of(call.options)
 
+    def multiplied() -> Run:
+        if not fixed:
+            return bound(rows, _weights(call, *form), out, threads)
+        kept = call.resident(f"panels {form}", given, lambda: _weights(call, *form))
+        return bound(rows, kept, out, threads)
+
+    multiply = multiplied() if fixed else None
+
     def run() -> None:
-        scale, zero = kept or factors()
-        multiply(rows, codes, scale, zero, bits, wide_y, threads)
+        (multiply or multiplied())()
         if bias is not None:
-            np.add(wide_y, bias.astype(f4, copy=False), out=wide_y)
-        np.copyto(y, wide_y.reshape(y.shape), casting="unsafe")
+            np.add(out, bias.astype(f4, copy=False), out=out)
+        if y.dtype != f4:
+            np.copyto(y, out.reshape(y.shape), casting="unsafe")
 
     return run
 
 
-def _few(
-    rows: Array,
-    codes: Array,
-    scale: Array,
-    zero: Array,
-    bits: int,
-    y: Array,
-    threads: int,
-) -> None:
-    n, blocks, width = codes.shape
-    planes = 8 // bits
-    padded = np.zeros((len(rows), blocks * width * planes), f4)
-    padded[:, : rows.shape[1]] = rows
-    laid = padded.reshape(len(rows), blocks, width, planes)
-    arrays = (codes, scale, zero, np.ascontiguousarray(laid.swapaxes(2, 3)),
-              laid.sum(axis=(2, 3)), bits, y)  # fmt: skip
-    row_kernel(dot_rows, arrays, n, codes.size * planes * len(rows), threads)()
+def _arguments(w: Weights, a: Array, sums: Array, y: Array, k: int) -> list[int]:
+    pointers = [x.ctypes.data for x in (w.codes, w.scale, w.zero, a, sums, y)]
+    return [*pointers, len(y), k, w.n, *w.codes.shape[1:3], w.bits]
 
 
-def _many(
-    rows: Array,
-    codes: Array,
-    scale: Array,
-    zero: Array,
-    bits: int,
-    y: Array,
-    threads: int,
-) -> None:
-    n, k = len(codes), rows.shape[1]
-    left = rows.astype(f4, copy=False)
-    at_once = min(n, max(16, _SCRATCH // (4 * k)))
-    scratch = np.empty((at_once, k), f4)
-    for start in range(0, n, at_once):
-        count = min(at_once, n - start)
-        arrays = (codes, scale, zero, bits, start, scratch)
-        row_kernel(unpack_rows, arrays, count, count * k, threads)()
-        np.matmul(left, scratch[:count].T, out=y[:, start : start + count])
+def _few_rows(rows: Array, w: Weights, y: Array, threads: int) -> Run:
+    m, k = rows.shape
+    blocks = w.codes.shape[1]
+    padded = np.zeros((m, w.padded), f4)
+    sums, split = np.empty((m, blocks), f4), padded.reshape(m, blocks, -1)
+    scratch = np.empty((threads, 2 * COLUMNS), f4)
+    arguments = [*_arguments(w, padded, sums, y, k), scratch.ctypes.data, 8 * COLUMNS]
+    shares = threads if m * w.codes.size >= 1 << 16 else 1
+    multiply = bind(_few, arguments, shares, keep=(w, padded, sums, y, scratch))
+    head = padded[:, :k]
+
+    def run() -> None:
+        np.copyto(head, rows)
+        np.add.reduce(split, axis=2, out=sums)
+        multiply()
+
+    return run
+
+
+def _many_rows(rows: Array, w: Weights, y: Array, threads: int) -> Run:
+    m, k = rows.shape
+    wide = rows if rows.dtype == f4 else np.empty(rows.shape, f4)
+    left = np.empty((-(-m // ROWS), k, ROWS), f4)
+    stride = k * COLUMNS + SPARE
+    scratch = np.zeros((threads, stride), f4)
+    arguments = [*_arguments(w, left, left, y, k), scratch.ctypes.data, 4 * stride]
+    shares = threads if m * w.codes.size >= 1 << 16 else 1
+    multiply = bind(_many, arguments, shares, keep=(w, left, y, scratch))
+
+    def run() -> None:
+        if wide is not rows:
+            np.copyto(wide, rows)
+        pack_left(wide, left)
+        multiply()
+
+    return run

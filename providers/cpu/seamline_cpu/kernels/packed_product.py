@@ -5,152 +5,270 @@ BLAS packs its right matrix anew in every call, which costs as much as the produ
 the left one has few rows. Here a constant is packed for the session, in panels of
 ``COLUMNS`` columns; rows of the left matrix are packed a block at a time, so that a block
 stays in a core's cache while every panel passes by. Stacks of small matrices are
-divided among threads whole, which BLAS does not do.
+divided among threads whole. These are commands: they share the provider's workers, where
+BLAS brings its own, which spin and wait for each other when cores are busy.
 """
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
 
 from seamline.kernels import Run
 from seamline.provider import Array
+from seamline_cpu.atomics import floats
+from seamline_cpu.commands import bind, command
 from seamline_cpu.jit import jit
-from seamline_cpu.kernels.rows import share_of
-from seamline_cpu.pool import run_shares
+from seamline_cpu.kernels.rows import sums
 from seamline_cpu.tiles import COLUMNS, ROWS, dot_tile
 
-__all__ = ["pack_panels", "packed", "packed_nbytes", "stacked"]
+__all__ = [
+    "SPARE",
+    "few_rows",
+    "pack_left",
+    "pack_panels",
+    "packed",
+    "packed_nbytes",
+    "stacked",
+    "tile",
+]
 
 f4 = np.float32
-_BLOCK = 240 << 10  # bytes of the left matrix packed at once: half of a core's L2
-#: Multiply-adds from which a second thread pays.
-_SHARED_FROM = 1 << 20
+_BLOCK = 240 << 10  # bytes of left rows packed at once: half of a core's second cache
+_SHARED_FROM = 1 << 18  # multiply-adds from which more threads pay
+SPARE = ROWS * COLUMNS + ROWS  # floats: a tile that is cut, and zeros to start from
+(_A, _B, _Y, _M, _K, _N, _ACROSS, _LEFT, _STRIDE, _STEP, _BY_ROWS, _COUNT, _RIGHT, _A_0, _A_1,
+ _A_2, _B_0, _B_1, _B_2) = range(19)  # fmt: skip
 
 
 @jit
-def _pack_panel(b: Any, column: int, out: Any) -> None:
-    """Write ``COLUMNS`` columns from ``column`` on as (K, COLUMNS), zeros past the end."""
-    count = min(COLUMNS, b.shape[1] - column)
-    if count == COLUMNS:
-        for k in range(b.shape[0]):
-            for j in range(COLUMNS):
-                out[k, j] = b[k, column + j]
-        return
-    for k in range(b.shape[0]):
-        for j in range(COLUMNS):
-            out[k, j] = b[k, column + j] if j < count else f4(0.0)
+def _pack_rows(a: Any, down: int, along: int, rows: int, depth: int, out: Any) -> None:
+    """Write up to ``ROWS`` rows of ``a`` as (depth, ROWS), zeros past the end."""
+    for r in range(ROWS):
+        if r >= rows:
+            for k in range(depth):
+                out[k * ROWS + r] = f4(0.0)
+        elif along == 1:
+            for k in range(depth):
+                out[k * ROWS + r] = a[r * down + k]
+        else:
+            for k in range(depth):
+                out[k * ROWS + r] = a[r * down + k * along]
 
 
 @jit
-def _pack_panels(b: Any, out: Any) -> None:
-    for panel in range(out.shape[0]):
-        _pack_panel(b, panel * COLUMNS, out[panel])
-
-
-@jit
-def _pack_rows(a: Any, first: int, out: Any) -> None:
-    """Write rows from ``first`` on as (panels, K, ROWS), zeros past the end."""
-    for panel in range(out.shape[0]):
-        for r in range(ROWS):
-            row = first + panel * ROWS + r
-            if row < a.shape[0]:
-                for k in range(a.shape[1]):
-                    out[panel, k, r] = a[row, k]
-            else:
-                for k in range(a.shape[1]):
-                    out[panel, k, r] = f4(0.0)
-
-
-@jit
-def _tiles(left: Any, right: Any, first: int, column: int, spare: Any, y: Any) -> None:
-    """Write the tiles of packed rows, the first being row ``first``, and one panel."""
-    m, n, depth = y.shape[0], y.shape[1], right.shape[0]
-    zeros = spare.ctypes.data + 4 * ROWS * COLUMNS
-    whole = column + COLUMNS <= n
-    for panel in range(left.shape[0]):
-        row = first + panel * ROWS
-        a = left.ctypes.data + 4 * ROWS * depth * panel
-        b = right.ctypes.data
-        if whole and row + ROWS <= m:
-            target = y.ctypes.data + 4 * (row * n + column)
-            dot_tile(a, b, depth, zeros, target, 4 * n)
-            continue
-        dot_tile(a, b, depth, zeros, spare.ctypes.data, 4 * COLUMNS)
-        for r in range(min(ROWS, m - row)):
-            for j in range(min(COLUMNS, n - column)):
-                y[row + r, column + j] = spare[r, j]
-
-
-@jit
-def _multiply_packed(
-    a: Any, panels: Any, y: Any, first: int, end: int, first_panel: int, end_panel: int
+def _pack_panel(
+    b: Any, down: int, along: int, columns: int, depth: int, out: Any
 ) -> None:
-    """Multiply row panels ``first`` to ``end`` by column panels of the packed matrix."""
-    depth = a.shape[1]
-    spare = np.zeros((ROWS + 1, COLUMNS), f4)
-    block = max(1, min(_BLOCK // (4 * ROWS * max(depth, 1)), end - first))
-    left = np.empty((block, depth, ROWS), f4)
-    for start in range(first, end, block):
-        part = left[: min(block, end - start)]
-        _pack_rows(a, start * ROWS, part)
-        for panel in range(first_panel, end_panel):
-            _tiles(part, panels[panel], start * ROWS, panel * COLUMNS, spare, y)
+    """Write up to ``COLUMNS`` columns of ``b`` as (depth, COLUMNS), zeros past the end."""
+    if columns < COLUMNS:
+        for i in range(depth * COLUMNS):
+            out[i] = f4(0.0)
+        for k in range(depth):
+            for j in range(columns):
+                out[k * COLUMNS + j] = b[k * down + j * along]
+    elif along == 1:
+        for k in range(depth):
+            for j in range(COLUMNS):
+                out[k * COLUMNS + j] = b[k * down + j]
+    else:
+        for j in range(COLUMNS):
+            for k in range(depth):
+                out[k * COLUMNS + j] = b[k * down + j * along]
 
 
 @jit
-def _multiply_stack(a: Any, b: Any, y: Any, first: int, end: int) -> None:
-    """Multiply matrices ``first`` to ``end`` of two stacks."""
-    depth = a.shape[2]
-    spare = np.zeros((ROWS + 1, COLUMNS), f4)
-    left = np.empty(((a.shape[1] + ROWS - 1) // ROWS, depth, ROWS), f4)
-    right = np.empty((depth, COLUMNS), f4)
-    for i in range(first, end):
-        _pack_rows(a[i], 0, left)
-        for column in range(0, y.shape[2], COLUMNS):
-            _pack_panel(b[i], column, right)
-            _tiles(left, right, 0, column, spare, y[i])
+def tile(left: int, right: int, depth: int, rows: int, columns: int, spare: int, y: int,
+          pitch: int) -> None:  # fmt: skip
+    """Write one tile at address ``y``, cut to ``rows`` and ``columns``."""
+    zeros = spare + 4 * ROWS * COLUMNS
+    if rows >= ROWS and columns >= COLUMNS:
+        dot_tile(left, right, depth, zeros, y, pitch)
+        return
+    dot_tile(left, right, depth, zeros, spare, 4 * COLUMNS)
+    for r in range(min(rows, ROWS)):
+        source, target = floats(spare + 4 * r * COLUMNS), floats(y + r * pitch)
+        for j in range(min(columns, COLUMNS)):
+            target[j] = source[j]
+
+
+@command
+def _packed(a: Any, share: int, shares: int) -> None:
+    """Multiply rows by a packed matrix; shares are of the rows, or of the panels."""
+    m, depth, n = a[_M], a[_K], a[_N]
+    rows, panels = (m + ROWS - 1) // ROWS, (n + COLUMNS - 1) // COLUMNS
+    first, end, low, high = 0, rows, 0, panels
+    if a[_BY_ROWS]:
+        first, end = rows * share // shares, rows * (share + 1) // shares
+    else:
+        low, high = panels * share // shares, panels * (share + 1) // shares
+    left = a[_LEFT] + share * a[_STRIDE]
+    spare = left + a[_STRIDE] - 4 * SPARE
+    size = 4 * ROWS * depth
+    for start in range(first, end, a[_STEP]):
+        stop = min(start + a[_STEP], end)
+        for r in range(start, stop):
+            source = floats(a[_A] + 4 * r * ROWS * a[_ACROSS])
+            _pack_rows(
+                source,
+                a[_ACROSS],
+                1,
+                m - r * ROWS,
+                depth,
+                floats(left + (r - start) * size),
+            )
+        for p in range(low, high):
+            right = a[_B] + 4 * p * depth * COLUMNS
+            for r in range(start, stop):
+                y = a[_Y] + 4 * (r * ROWS * n + p * COLUMNS)
+                tile(left + (r - start) * size, right, depth, m - r * ROWS,
+                      n - p * COLUMNS, spare, y, 4 * n)  # fmt: skip
+
+
+@command
+def _stacked(a: Any, share: int, shares: int) -> None:
+    """Multiply matrix by matrix of two stacks."""
+    m, depth, n, count = a[_M], a[_K], a[_N], a[_COUNT]
+    left = a[_LEFT] + share * a[_STRIDE]
+    right, spare = left + a[_RIGHT], left + a[_STRIDE] - 4 * SPARE
+    size = 4 * ROWS * depth
+    rows = (m + ROWS - 1) // ROWS
+    for i in range(count * share // shares, count * (share + 1) // shares):
+        for r in range(rows):
+            source = floats(a[_A] + 4 * (i * a[_A_0] + r * ROWS * a[_A_1]))
+            _pack_rows(
+                source, a[_A_1], a[_A_2], m - r * ROWS, depth, floats(left + r * size)
+            )
+        for column in range(0, n, COLUMNS):
+            source = floats(a[_B] + 4 * (i * a[_B_0] + column * a[_B_2]))
+            _pack_panel(source, a[_B_1], a[_B_2], n - column, depth, floats(right))
+            for r in range(rows):
+                y = a[_Y] + 4 * ((i * m + r * ROWS) * n + column)
+                tile(
+                    left + r * size,
+                    right,
+                    depth,
+                    m - r * ROWS,
+                    n - column,
+                    spare,
+                    y,
+                    4 * n,
+                )
+
+
+@sums
+def _dot(a: Any, b: Any, n: int) -> Any:
+    total = f4(0.0)
+    for k in range(n):
+        total += a[k] * b[k]
+    return total
+
+
+@sums
+def _add_scaled(factor: Any, b: Any, n: int, y: Any) -> None:
+    for j in range(n):
+        y[j] += factor * b[j]
+
+
+@command
+def _few_rows(a: Any, share: int, shares: int) -> None:
+    """Multiply a few rows by a matrix that is read once, in shares of its columns."""
+    m, depth, n, down, along = a[_M], a[_K], a[_N], a[_B_1], a[_B_2]
+    low, high = n * share // shares, n * (share + 1) // shares
+    if along != 1:
+        for j in range(low, high):
+            for i in range(m):
+                x = floats(a[_A] + 4 * i * depth)
+                floats(a[_Y])[i * n + j] = _dot(x, floats(a[_B] + 4 * j * along), depth)
+        return
+    for i in range(m):
+        for j in range(low, high):
+            floats(a[_Y])[i * n + j] = f4(0.0)
+    for k in range(depth):
+        row = floats(a[_B] + 4 * (k * down + low))
+        for i in range(m):
+            y = floats(a[_Y] + 4 * (i * n + low))
+            _add_scaled(floats(a[_A])[i * depth + k], row, high - low, y)
+
+
+@jit
+def _pack_panels(b: Any, down: int, along: int, n: int, depth: int, out: Any) -> None:
+    for p in range((n + COLUMNS - 1) // COLUMNS):
+        column = p * COLUMNS
+        source, target = (
+            floats(b + 4 * column * along),
+            floats(out + 4 * column * depth),
+        )
+        _pack_panel(source, down, along, n - column, depth, target)
+
+
+@jit
+def _pack_left(a: int, down: int, m: int, depth: int, out: int) -> None:
+    for row in range(0, m, ROWS):
+        target = floats(out + 4 * row * depth)
+        _pack_rows(floats(a + 4 * row * down), down, 1, m - row, depth, target)
+
+
+def pack_left(a: Array, out: Array) -> None:
+    """Write (M, K), of unit inner stride, as (panels, K, ROWS), padded with zeros."""
+    _pack_left(a.ctypes.data, a.strides[0] // 4, *a.shape, out.ctypes.data)
+
+
+def _strides(x: Array) -> list[int]:
+    return [s // 4 for s in x.strides]
 
 
 def packed_nbytes(b: Array) -> int:
     """Give the bytes that a packed matrix takes."""
-    return 4 * b.shape[0] * COLUMNS * -(-b.shape[1] // COLUMNS)
+    return 4 * int(b.shape[0]) * COLUMNS * -(-int(b.shape[1]) // COLUMNS)
 
 
 def pack_panels(b: Array) -> Array:
-    """Give (K, N) as (panels, K, COLUMNS), padded with zeros."""
-    out = np.empty((-(-b.shape[1] // COLUMNS), b.shape[0], COLUMNS), f4)
-    _pack_panels(b, out)
+    """Give (K, N), of any strides, as (panels, K, COLUMNS), padded with zeros."""
+    depth, n = b.shape
+    out = np.empty((-(-n // COLUMNS), depth, COLUMNS), f4)
+    _pack_panels(b.ctypes.data, *_strides(b), n, depth, out.ctypes.data)
     return out
 
 
 def packed(a: Array, panels: Array, y: Array, threads: int) -> Run:
-    """Bind ``y = a @ b`` for (M, K), packed (K, N) and a contiguous (M, N)."""
-    rows, columns = -(-a.shape[0] // ROWS), len(panels)
-    if threads <= 1 or y.size * a.shape[1] < _SHARED_FROM:
-        return functools.partial(_multiply_packed, a, panels, y, 0, rows, 0, columns)
-    if rows >= 4 * threads or (rows >= threads and rows % threads == 0):
-
-        def one(share: int, shares: int) -> None:
-            part = share_of(share, shares, rows)
-            _multiply_packed(a, panels, y, *part, 0, columns)
-    else:
-
-        def one(share: int, shares: int) -> None:
-            part = share_of(share, shares, columns)
-            _multiply_packed(a, panels, y, 0, rows, *part)
-
-    return functools.partial(run_shares, one, threads)
+    """Bind ``y = a @ b`` for (M, K), packed (K, N) and (M, N), with unit inner strides."""
+    (m, depth), n = a.shape, y.shape[1]
+    rows = -(-m // ROWS)
+    shares = threads if m * depth * n >= _SHARED_FROM else 1
+    by_rows = rows >= 4 * shares or (rows >= shares and rows % shares == 0)
+    shares = min(shares, rows if by_rows else len(panels))
+    step = max(
+        1, min(_BLOCK // (4 * ROWS * depth), -(-rows // shares) if by_rows else rows)
+    )
+    stride = step * ROWS * depth + SPARE
+    scratch = np.zeros((shares, stride), f4)
+    arguments = [a.ctypes.data, panels.ctypes.data, y.ctypes.data, m, depth, n, _strides(a)[0],
+                 scratch.ctypes.data, 4 * stride, step, int(by_rows)]  # fmt: skip
+    return bind(_packed, arguments, shares, keep=(a, panels, y, scratch))
 
 
 def stacked(a: Array, b: Array, y: Array, threads: int) -> Run:
     """Bind ``y[i] = a[i] @ b[i]``; the strides of ``a`` and ``b`` may be any."""
-    if threads <= 1 or y.size * a.shape[2] < _SHARED_FROM or len(y) < threads:
-        return functools.partial(_multiply_stack, a, b, y, 0, len(y))
+    count, m, depth = a.shape
+    n = b.shape[2]
+    shares = min(threads, count) if a.size * n >= _SHARED_FROM else 1
+    right = -(-m // ROWS) * ROWS * depth
+    stride = right + depth * COLUMNS + SPARE
+    scratch = np.zeros((shares, stride), f4)
+    arguments = [a.ctypes.data, b.ctypes.data, y.ctypes.data, m, depth, n, 0,
+                 scratch.ctypes.data, 4 * stride, 0, 0, count, 4 * right, *_strides(a),
+                 *_strides(b)]  # fmt: skip
+    return bind(_stacked, arguments, shares, keep=(a, b, y, scratch))
 
-    def one(share: int, shares: int) -> None:
-        _multiply_stack(a, b, y, *share_of(share, shares, len(y)))
 
-    return functools.partial(run_shares, one, threads)
+def few_rows(a: Array, b: Array, y: Array, threads: int) -> Run:
+    """Bind ``y = a @ b`` for a C-contiguous ``a``, and ``b`` of one unit stride."""
+    m, depth = a.shape
+    n = b.shape[1]
+    shares = min(threads, n) if m * b.size >= _SHARED_FROM else 1
+    arguments = np.zeros(19, np.int64)
+    arguments[:6] = a.ctypes.data, b.ctypes.data, y.ctypes.data, m, depth, n
+    arguments[_B_1], arguments[_B_2] = _strides(b)
+    return bind(_few_rows, arguments, shares, keep=(a, b, y))

@@ -178,7 +178,7 @@ class Formula:
             single = np.zeros(0, np.float32)
             self.loop(single, single, np.float32(a), np.float32(b))
         # LLVM's check for overlap sends an in-place call to the scalar loop.
-        apart = compiled and x.flags.writeable and not np.may_share_memory(x, out)
+        apart = compiled and x.flags.behaved and not np.may_share_memory(x, out)
         if apart and not half:
             return functools.partial(self.loop, x, out, np.float32(a), np.float32(b))
         if not half and not compiled:

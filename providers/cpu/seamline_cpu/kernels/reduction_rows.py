@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from seamline.kernels import Run
+from seamline.provider import Array
+from seamline_cpu.atomics import floats, longs
+from seamline_cpu.commands import command
 from seamline_cpu.jit import jit
-from seamline_cpu.kernels.rows import max_of_row, sum_of_row, sums
+from seamline_cpu.kernels.rows import bind_rows, matrix, max_of_row, sum_of_row, sums
 
-__all__ = ["LAST_AXES", "MIDDLE_AXIS"]
+__all__ = ["last_axes", "middle_axes"]
 
 f4, i4 = np.float32, np.int32
-
-
-@jit
-def _sum(x: Any, y: Any, first: int, end: int) -> None:
-    for i in range(first, end):
-        y[i] = sum_of_row(x[i])
-
-
-@jit
-def _mean(x: Any, y: Any, first: int, end: int) -> None:
-    for i in range(first, end):
-        y[i] = sum_of_row(x[i]) / f4(x.shape[1])
 
 
 @sums
@@ -44,80 +35,93 @@ def _sizes_of_row(x: Any) -> Any:
 
 
 @jit
-def _sum_square(x: Any, y: Any, first: int, end: int) -> None:
-    for i in range(first, end):
-        y[i] = _squares_of_row(x[i])
+def _largest_of_row(x: Any) -> Any:
+    """Give the greatest, or NaN where there is a NaN of either sign."""
+    wrong = i4(0)
+    for j in range(x.shape[0]):
+        size = i4(f4(x[j]).view(np.int32) & i4(0x7FFFFFFF))
+        wrong = size if size > wrong else wrong
+    return f4(np.nan) if wrong > i4(0x7F800000) else max_of_row(x)
 
 
 @jit
-def _l1(x: Any, y: Any, first: int, end: int) -> None:
-    for i in range(first, end):
-        y[i] = _sizes_of_row(x[i])
+def _smallest_of_row(x: Any) -> Any:
+    """Give the least, or NaN where there is a NaN of either sign."""
+    least, wrong = i4(2147483647), i4(0)
+    for j in range(x.shape[0]):
+        b = f4(x[j]).view(np.int32)
+        size = i4(b & i4(0x7FFFFFFF))
+        key = i4(b ^ i4(i4(b >> i4(31)) & i4(0x7FFFFFFF)))
+        least = key if key < least else least
+        wrong = size if size > wrong else wrong
+    found = i4(least ^ i4(i4(least >> i4(31)) & i4(0x7FFFFFFF)))
+    return f4(np.nan) if wrong > i4(0x7F800000) else i4(found).view(np.float32)
+
+
+SUM, MEAN, SUM_SQUARE, L1, L2, MAX, MIN = range(7)
 
 
 @jit
-def _l2(x: Any, y: Any, first: int, end: int) -> None:
-    for i in range(first, end):
-        y[i] = np.sqrt(_squares_of_row(x[i]))
+def _reduced(which: int, x: Any) -> Any:
+    if which == SUM:
+        return sum_of_row(x)
+    if which == MEAN:
+        return f4(sum_of_row(x) / f4(x.shape[0]))
+    if which == SUM_SQUARE:
+        return _squares_of_row(x)
+    if which == L1:
+        return _sizes_of_row(x)
+    if which == L2:
+        return f4(np.sqrt(_squares_of_row(x)))
+    if which == MAX:
+        return _largest_of_row(x)
+    return _smallest_of_row(x)
 
 
-@jit
-def _negative_nan(bits: Any) -> Any:
-    """Tell whether a row of int32 bits holds a float32 NaN with its sign set."""
-    least = i4(0)
-    for j in range(bits.shape[0]):
-        # Bits of -inf are 0xFF800000; NaNs with the sign lie above it, as unsigned.
-        v = i4(bits[j] ^ i4(-2147483648))
-        least = v if v > least else least
-    return least > i4(0x7F800000)
+@command
+def _last_axes(a: Any, share: int, shares: int) -> None:
+    """Arguments: rows, n, addresses of x (rows, n), y (rows) and which reduction."""
+    rows, n, which = a[0], a[1], longs(a[4])[0]
+    x, y = matrix(floats(a[2]), rows, n), floats(a[3])
+    for i in range(rows * share // shares, rows * (share + 1) // shares):
+        y[i] = _reduced(which, x[i])
 
 
-@jit
-def _max(bits: Any, y: Any, first: int, end: int) -> None:
-    for i in range(first, end):
-        y[i] = f4(np.nan) if _negative_nan(bits[i]) else max_of_row(bits[i])
+@command
+def _middle_axes(a: Any, share: int, shares: int) -> None:
+    """Arguments: outer, inner, x (outer, n, inner), y (outer, inner), which and n."""
+    outer, inner, which, n = a[0], a[1], longs(a[4])[0], longs(a[4])[1]
+    x, y = matrix(floats(a[2]), outer * n, inner), matrix(floats(a[3]), outer, inner)
+    for i in range(outer * share // shares, outer * (share + 1) // shares):
+        for j in range(inner):
+            y[i, j] = x[i * n, j]
+        for k in range(1, n):
+            for j in range(inner):
+                y[i, j] += x[i * n + k, j]
+        if which == MEAN:
+            for j in range(inner):
+                y[i, j] /= f4(n)
 
 
-@jit
-def _min(bits: Any, y: Any, first: int, end: int) -> None:
-    for i in range(first, end):
-        row = bits[i]
-        least, wrong = i4(2147483647), i4(0)
-        for j in range(row.shape[0]):
-            b = row[j]
-            size = i4(b & i4(0x7FFFFFFF))
-            key = i4(b ^ i4(i4(b >> i4(31)) & i4(0x7FFFFFFF)))
-            least = key if key < least else least
-            wrong = size if size > wrong else wrong
-        if wrong > i4(0x7F800000):
-            y[i] = f4(np.nan)
-        else:
-            found = i4(least ^ i4(i4(least >> i4(31)) & i4(0x7FFFFFFF)))
-            y[i] = i4(found).view(np.float32)
-
-
-@jit
-def _add_middle(x: Any, y: Any, first: int, end: int) -> None:
-    for i in range(first, end):
-        for j in range(y.shape[1]):
-            y[i, j] = x[i, 0, j]
-        for k in range(1, x.shape[1]):
-            for j in range(y.shape[1]):
-                y[i, j] += x[i, k, j]
-
-
-@jit
-def _mean_middle(x: Any, y: Any, first: int, end: int) -> None:
-    _add_middle(x, y, first, end)
-    for i in range(first, end):
-        for j in range(y.shape[1]):
-            y[i, j] /= f4(x.shape[1])
-
-
-#: (rows, n) -> rows; Max and Min take the rows' bits as int32.
-LAST_AXES: dict[str, Callable[..., None]] = {
-    "Sum": _sum, "Mean": _mean, "SumSquare": _sum_square, "L1": _l1, "L2": _l2,
-    "Max": _max, "Min": _min,
+_LAST = {
+    "Sum": SUM, "Mean": MEAN, "SumSquare": SUM_SQUARE, "L1": L1, "L2": L2, "Max": MAX,
+    "Min": MIN,
 }  # fmt: skip
-#: (outer, n, inner) -> (outer, inner)
-MIDDLE_AXIS: dict[str, Callable[..., None]] = {"Sum": _add_middle, "Mean": _mean_middle}
+_MIDDLE = {"Sum": SUM, "Mean": MEAN}
+
+
+def last_axes(name: str, x: Array, y: Array, threads: int) -> Run | None:
+    """Bind ``Reduce<name>`` of (rows, n) to (rows); None where there is no kernel."""
+    if name not in _LAST:
+        return None
+    arrays = (x, y, np.array([_LAST[name]], np.int64))
+    return bind_rows(_last_axes, *x.shape, arrays, x.size, threads)
+
+
+def middle_axes(name: str, x: Array, y: Array, threads: int) -> Run | None:
+    """Bind ``Reduce<name>`` of (outer, n, inner) to (outer, inner), or give None."""
+    outer, n, inner = x.shape
+    if name not in _MIDDLE or inner < 8:
+        return None
+    arrays = (x, y, np.array([_MIDDLE[name], n], np.int64))
+    return bind_rows(_middle_axes, outer, inner, arrays, x.size, threads)

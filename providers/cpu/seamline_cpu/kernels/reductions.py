@@ -20,8 +20,8 @@ import numpy as np
 from seamline.kernels import Call, Run
 from seamline.provider import Array
 from seamline.tensors import FLOATS
-from seamline_cpu.kernels.reduction_rows import LAST_AXES, MIDDLE_AXIS
-from seamline_cpu.kernels.rows import row_kernel, threads_of
+from seamline_cpu.kernels.reduction_rows import last_axes, middle_axes
+from seamline_cpu.kernels.rows import threads_of
 from seamline_cpu.table import TABLE
 
 __all__ = ["REDUCTIONS", "axes_to_reduce"]
@@ -172,15 +172,10 @@ def _compiled(name: str, x: Array, axes: Axes, y: Array, threads: int) -> Run | 
     outer = math.prod(x.shape[: reduced[0]])
     n = math.prod(x.shape[reduced[0] : reduced[-1] + 1])
     inner = x.size // (outer * n)
-    if inner == 1 and name in LAST_AXES:
-        arrays: tuple[Any, ...] = (x.reshape(outer, n), y.reshape(outer))
-        if name in ("Max", "Min"):
-            arrays = (x.reshape(outer, n).view(np.int32), y.reshape(outer))
-        return row_kernel(LAST_AXES[name], arrays, outer, x.size, threads)
-    if inner >= 8 and name in MIDDLE_AXIS:
-        arrays = (x.reshape(outer, n, inner), y.reshape(outer, inner))
-        return row_kernel(MIDDLE_AXIS[name], arrays, outer, x.size, threads)
-    return None
+    if inner == 1:
+        return last_axes(name, x.reshape(outer, n), y.reshape(outer), threads)
+    shapes = x.reshape(outer, n, inner), y.reshape(outer, inner)
+    return middle_axes(name, *shapes, threads)
 
 
 def _register(name: str, dtypes: tuple[str, ...]) -> None:

@@ -1,29 +1,29 @@
 """
-Compiled kernels over the rows of a float32 matrix, and how rows are shared by threads.
+Compiled float32 row functions, and how commands over rows are bound.
 
-Sums are compiled with ``reassoc`` and ``contract`` alone: they may be added in lanes,
-and nothing is assumed about NaN, infinity or the sign of zero.
+Sums may be added in lanes (``reassoc``) and products fused into them (``contract``);
+nothing is assumed about NaN, infinity or the sign of zero.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numba
 import numpy as np
 
+from seamline.provider import Array
+from seamline_cpu.commands import Command, bind
 from seamline_cpu.jit import jit
 from seamline_cpu.jit_cache import attach
-from seamline_cpu.pool import run_shares
 
 __all__ = [
-    "SHARED_FROM",
+    "bind_rows",
     "exp_row",
+    "fused",
+    "matrix",
     "max_of_row",
-    "row_kernel",
-    "share_of",
     "sum_of_row",
     "sums",
     "threads_of",
@@ -32,18 +32,24 @@ __all__ = [
 F = TypeVar("F", bound=Callable[..., Any])
 f4, i4 = np.float32, np.int32
 
-#: Elements from which waking a second thread (tens of microseconds) pays.
-SHARED_FROM = 32_768
+#: Work, in elements read once, from which more threads pay: about 5 us.
+_SHARED_FROM = 16_384
+
+
+def _compiled(function: F, flags: set[str]) -> F:
+    made: Any = numba.njit(nogil=True, error_model="numpy", fastmath=flags)(function)
+    attach(made, function)
+    return made  # type: ignore[no-any-return]
+
+
+def fused(function: F) -> F:
+    """Compile as :func:`seamline_cpu.jit.jit` does, with fused multiply-adds."""
+    return _compiled(function, {"contract"})
 
 
 def sums(function: F) -> F:
-    """Compile as :func:`seamline_cpu.jit.jit` does, with sums that may be reordered."""
-    flags = {"reassoc", "contract"}
-    compiled: Any = numba.njit(nogil=True, error_model="numpy", fastmath=flags)(
-        function
-    )
-    attach(compiled, function)
-    return compiled  # type: ignore[no-any-return]
+    """Compile as :func:`fused` does, with sums that may be reordered."""
+    return _compiled(function, {"reassoc", "contract"})
 
 
 def threads_of(options: Mapping[str, Any]) -> int:
@@ -51,60 +57,48 @@ def threads_of(options: Mapping[str, Any]) -> int:
     return max(1, int(options.get("num_threads") or 1))
 
 
-def share_of(share: int, shares: int, count: int) -> tuple[int, int]:
+def bind_rows(
+    what: Command, rows: int, n: int, arrays: Sequence[Array], work: int, threads: int
+) -> Callable[[], None]:
     """
-    Give the first and the end of one share of ``count`` things.
-
-    Examples
-    --------
-    >>> [share_of(i, 3, 7) for i in range(3)]
-    [(0, 2), (2, 4), (4, 7)]
-    """
-    return count * share // shares, count * (share + 1) // shares
-
-
-def row_kernel(
-    function: Callable[..., None],
-    arrays: tuple[Any, ...],
-    rows: int,
-    work: int,
-    threads: int,
-) -> Callable[[], object]:
-    """
-    Bind ``function(*arrays, first, end)`` over all rows, on threads where it pays.
+    Bind a command over rows: its arguments are ``rows``, ``n``, and arrays' addresses.
 
     Parameters
     ----------
+    arrays
+        C-contiguous; kept as long as the function.
     work
-        Elements in all rows together.
+        Elements in all rows, weighed by what is done with them.
     """
-    if threads <= 1 or rows < threads or work < SHARED_FROM:
-        return functools.partial(function, *arrays, 0, rows)
-
-    def one(share: int, shares: int) -> None:
-        function(*arrays, *share_of(share, shares, rows))
-
-    return functools.partial(run_shares, one, threads)
+    addresses = [array.ctypes.data for array in arrays]
+    shares = min(threads, rows) if work >= _SHARED_FROM else 1
+    return bind(what, [rows, n, *addresses], shares, keep=tuple(arrays))
 
 
 @jit
-def max_of_row(bits: Any) -> Any:
+def matrix(pointer: Any, rows: int, n: int) -> Any:
+    """See an address as a C-contiguous matrix."""
+    return numba.carray(pointer, (rows, n))
+
+
+@jit
+def max_of_row(x: Any) -> Any:
     """
-    Give the greatest float32 of a row given as int32 bits; a positive NaN counts as most.
+    Give the greatest of a float32 row; a positive NaN counts as most.
 
     Flipping the low bits of negative numbers makes integer order the order of floats,
     and an integer maximum vectorises without a word about NaN. A NaN with its sign set
     counts as least; whatever is made of the row still meets it.
     """
     most = i4(-2147483648)
-    for j in range(bits.shape[0]):
-        b = bits[j]
+    for j in range(x.shape[0]):
+        b = f4(x[j]).view(np.int32)
         key = i4(b ^ i4(i4(b >> i4(31)) & i4(0x7FFFFFFF)))
         most = key if key > most else most
     return i4(most ^ i4(i4(most >> i4(31)) & i4(0x7FFFFFFF))).view(np.float32)
 
 
-@jit
+@fused
 def exp_row(x: Any, shift: Any, y: Any) -> None:
     """
     Write ``exp(x - shift)`` for arguments of at most zero; below 2**-126 it is zero.
@@ -124,7 +118,7 @@ def exp_row(x: Any, shift: Any, y: Any) -> None:
         p = p * r + f4(4.1665795894e-2)
         p = p * r + f4(1.6666665459e-1)
         p = p * r + f4(5.0000001201e-1)
-        p = p * r * r + r + f4(1.0)
+        p = p * (r * r) + (r + f4(1.0))
         bits = i4(i4(f4(t).view(np.int32) << i4(23)) + i4(0x3F800000))
         y[j] = f4(0.0) if v < f4(-87.33) else p * i4(bits).view(np.float32)
 

@@ -123,13 +123,16 @@ def resolved(
     if found.count(-1) > 1 or any(n < -1 for n in found):
         raise ValueError(f"{what}: at most one size may be -1, none less")
     total = math.prod(sizes)
+    if allow_zero and 0 in found and -1 in found:
+        raise ValueError(f"{what}: beside a 0 that is meant, -1 has no size")
     if -1 in found:
         at = found.index(-1)
         # A size that both sides keep says nothing of the -1, even if it is 0.
         rest, given = found[:at] + found[at + 1 :], list(sizes)
-        for n in [n for n in rest if n in given]:
-            rest.remove(n)
-            given.remove(n)
+        for n in tuple(rest):
+            if n in given:
+                rest.remove(n)
+                given.remove(n)
         share = math.prod(rest)
         if share == 0 or math.prod(given) % share:
             raise ValueError(f"{what}: -1 has no size")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,14 @@ import numpy as np
 from seamline.kernels import Call, Run
 from seamline.provider import Array
 from seamline.tensors import FLOATS
+from seamline_cpu.atomics import floats
+from seamline_cpu.commands import command
 from seamline_cpu.jit import jit
 from seamline_cpu.kernels.rows import (
+    bind_rows,
     exp_row,
+    matrix,
     max_of_row,
-    row_kernel,
     sum_of_row,
     threads_of,
 )
@@ -23,27 +27,66 @@ from seamline_cpu.table import TABLE
 
 __all__ = ["log_softmax_rows", "softmax_rows"]
 
+f4 = np.float32
+_BLOCK = 1024  # floats whose exponentials are made together
+
 
 @jit
-def softmax_rows(x: Any, bits: Any, y: Any, first: int, end: int) -> None:
-    """Write softmax of float32 rows; ``bits`` is ``x`` seen as int32."""
-    for i in range(first, end):
-        exp_row(x[i], max_of_row(bits[i]), y[i])
-        scale = np.float32(1.0) / sum_of_row(y[i])
-        for j in range(y.shape[1]):
+def _softmax_block(x: Any, y: Any, flat: Any) -> None:
+    """
+    Write softmax of a few rows; ``flat`` is ``y`` as one row.
+
+    The exponential runs over all of them at once, so that rows shorter than a vector
+    register do not leave it half empty.
+    """
+    for i in range(x.shape[0]):
+        most = max_of_row(x[i])
+        for j in range(x.shape[1]):
+            y[i, j] = x[i, j] - most
+    exp_row(flat, f4(0.0), flat)
+    for i in range(x.shape[0]):
+        scale = f4(1.0) / sum_of_row(y[i])
+        for j in range(x.shape[1]):
             y[i, j] *= scale
 
 
-@jit
-def log_softmax_rows(x: Any, bits: Any, y: Any, first: int, end: int) -> None:
-    """Write log-softmax of float32 rows; ``bits`` is ``x`` seen as int32."""
-    row = np.empty(x.shape[1], np.float32)
-    for i in range(first, end):
-        most = max_of_row(bits[i])
-        exp_row(x[i], most, row)
-        low = np.log(sum_of_row(row))
-        for j in range(y.shape[1]):
+@command
+def _softmax_rows(a: Any, share: int, shares: int) -> None:
+    """Arguments: rows, n, addresses of x and y."""
+    rows, n = a[0], a[1]
+    first, end = rows * share // shares, rows * (share + 1) // shares
+    step = max(1, _BLOCK // n)
+    for start in range(first, end, step):
+        count, shift = min(step, end - start), 4 * n * start
+        x, y = floats(a[2] + shift), floats(a[3] + shift)
+        _softmax_block(
+            matrix(x, count, n), matrix(y, count, n), matrix(y, 1, count * n)[0]
+        )
+
+
+@command
+def _log_softmax_rows(a: Any, share: int, shares: int) -> None:
+    """Arguments: rows, n, addresses of x, y, and a row of scratch for each share."""
+    rows, n = a[0], a[1]
+    x, y = matrix(floats(a[2]), rows, n), matrix(floats(a[3]), rows, n)
+    scratch = matrix(floats(a[4]), shares, n)[share]
+    for i in range(rows * share // shares, rows * (share + 1) // shares):
+        most = max_of_row(x[i])
+        exp_row(x[i], most, scratch)
+        low = f4(np.log(sum_of_row(scratch)))
+        for j in range(n):
             y[i, j] = (x[i, j] - most) - low
+
+
+def softmax_rows(x: Array, y: Array, threads: int) -> Run:
+    """Bind softmax of the rows of a float32 matrix; ``y`` may be ``x``."""
+    return bind_rows(_softmax_rows, *x.shape, (x, y), x.size * 4, threads)
+
+
+def log_softmax_rows(x: Array, y: Array, threads: int) -> Run:
+    """Bind log-softmax of the rows of a float32 matrix; ``y`` may be ``x``."""
+    arrays = (x, y, np.empty((threads, x.shape[1]), f4))
+    return bind_rows(_log_softmax_rows, *x.shape, arrays, x.size * 4, threads)
 
 
 def _softmax(x: Array, y: Array) -> None:
@@ -63,7 +106,7 @@ def _log_softmax(x: Array, y: Array) -> None:
     y[...] = low
 
 
-def _bind(call: Call, rows_of: Any, any_of: Any) -> Run:
+def _bind(call: Call, rows_of: Callable[..., Run], any_of: Callable[..., None]) -> Run:
     x, y = call.input(0), call.output(0)
     if x.size == 0:
         return lambda: None
@@ -77,9 +120,8 @@ def _bind(call: Call, rows_of: Any, any_of: Any) -> Run:
     n = math.prod(x.shape[axis:]) if old else math.prod(x.shape[axis : axis + 1])
     inner = x.size // (outer * n)
     if inner == 1 and x.dtype == np.float32:
-        x, y = x.reshape(outer, n), y.reshape(outer, n)
-        arrays = (x, x.view(np.int32), y)
-        return row_kernel(rows_of, arrays, outer, x.size * 4, threads_of(call.options))
+        rows = x.reshape(outer, n), y.reshape(outer, n)
+        return rows_of(*rows, threads_of(call.options))
     shape = (outer, n, inner)
     return functools.partial(any_of, x.reshape(shape), y.reshape(shape))
 

@@ -42,7 +42,9 @@ def string_split(
         The parts along a new last axis, filled up with '', and how many there are.
     """
     limit = -1 if maxsplit is None else maxsplit
-    parts = [text.split(delimiter or None, limit) for text in x.ravel()]
+    # Python leaves white space behind the last part that maxsplit lets through.
+    texts = x.ravel() if delimiter else [text.strip() for text in x.ravel()]
+    parts = [text.split(delimiter or None, limit) for text in texts]
     width = max(map(len, parts), default=0)
     padded = [word for words in parts for word in words + [""] * (width - len(words))]
     counts = np.array([len(words) for words in parts], np.int64).reshape(x.shape)

@@ -1,0 +1,132 @@
+"""Options that several commands share, and the pipeline that they describe."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from seamline.pipeline import Pipeline
+
+__all__ = [
+    "Dims",
+    "Fallbacks",
+    "Inputs",
+    "Model",
+    "Pins",
+    "Providers",
+    "Seed",
+    "Shapes",
+    "feeds_for",
+    "open_pipeline",
+    "progress",
+    "shapes_of",
+]
+
+Model = Annotated[str, typer.Argument(help="A model file.", show_default=False)]
+Providers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--provider",
+        "-p",
+        help="A provider, NAME or NAME:OPTION=VALUE,...; repeat in order of preference "
+        "[default: cpu].",
+    ),
+]
+Pins = Annotated[
+    list[str] | None,
+    typer.Option("--pin", help="NODE, PATTERN or OPERATOR=PROVIDER; repeatable."),
+]
+Fallbacks = Annotated[
+    str, typer.Option("--fallback", help="error, warn or allow: may cpu take what is left?")
+]
+Inputs = Annotated[
+    list[str] | None,
+    typer.Option("--input", "-i", help="NAME=FILE.npy or NAME=JSON; repeatable."),
+]
+Shapes = Annotated[
+    list[str] | None, typer.Option("--shape", help="NAME=1,3,224,224; repeatable.")
+]
+Dims = Annotated[
+    list[str] | None,
+    typer.Option("--dim", help="SYMBOL=SIZE, for sizes left open; 1 where not given."),
+]
+Seed = Annotated[int, typer.Option(help="Seed of inputs that are made up.")]
+
+
+def progress(text: str) -> Any:
+    """Show that something is going on, on standard error, where a person watches."""
+    from rich.console import Console
+
+    return Console(stderr=True).status(text)
+
+
+def _provider(text: str) -> str | tuple[str, dict[str, Any]]:
+    from seamline.samples import parse_pairs
+
+    name, colon, options = text.partition(":")
+    if not colon:
+        return name
+    return name, parse_pairs(options.split(","), f"--provider {name}")
+
+
+def open_pipeline(
+    model: str, providers: list[str] | None, pins: list[str] | None, fallback: str
+) -> Pipeline:
+    """Open a model as the shared options say."""
+    from seamline.errors import PlanError
+    from seamline.pipeline import Pipeline
+    from seamline.samples import parse_pairs
+
+    if fallback not in ("error", "warn", "allow"):
+        raise PlanError(f"--fallback {fallback!r}: it is error, warn or allow")
+    with progress(f"opening {model}"):
+        return Pipeline.open(
+            model,
+            providers=[_provider(text) for text in providers or ["cpu"]],
+            pins=parse_pairs(pins, "--pin"),
+            fallback=fallback,  # type: ignore[arg-type]
+        )
+
+
+def shapes_of(shapes: list[str] | None) -> dict[str, list[int]]:
+    """Read sizes by input name."""
+    from seamline.errors import FeedError
+    from seamline.samples import parse_pairs
+
+    found = {}
+    for name, text in parse_pairs(shapes, "--shape").items():
+        try:
+            found[name] = [int(size) for size in text.split(",") if size]
+        except ValueError as error:
+            raise FeedError(f"--shape {name}={text}: sizes are whole numbers") from error
+    return found
+
+
+def feeds_for(
+    pipeline: Pipeline,
+    inputs: list[str] | None,
+    shapes: list[str] | None,
+    dims: list[str] | None,
+    seed: int,
+) -> dict[str, Any]:
+    """Make and check the feeds that the shared options describe."""
+    from seamline.errors import FeedError
+    from seamline.feeds import FeedCheck
+    from seamline.samples import parse_pairs, sample_feeds
+
+    types = {name: pipeline.types.get(name) for name in pipeline.runner.region.inputs}
+    sizes = {}
+    for name, text in parse_pairs(dims, "--dim").items():
+        if not text.isdigit():
+            raise FeedError(f"--dim {name}={text}: a size is a whole number")
+        sizes[name] = int(text)
+    feeds = sample_feeds(
+        types,
+        files=parse_pairs(inputs, "--input"),
+        shapes=shapes_of(shapes),
+        dims=sizes,
+        seed=seed,
+    )
+    return FeedCheck(types)(feeds)

@@ -1,0 +1,87 @@
+"""``seamline explain``: who runs what, why, where the seams are, and what changed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from seamline import command_options as options
+
+__all__ = ["explain"]
+
+
+def explain(
+    model: options.Model,
+    *,
+    provider: options.Providers = None,
+    pin: options.Pins = None,
+    fallback: options.Fallbacks = "error",
+    inputs: options.Inputs = None,
+    shape: options.Shapes = None,
+    dim: options.Dims = None,
+    seed: options.Seed = 0,
+    measure: Annotated[
+        int, typer.Option(help="Run this often and state what steps and seams took.")
+    ] = 0,
+    against: Annotated[
+        Path | None,
+        typer.Option("--diff", help="Compare with an earlier --json; status 1 if it differs."),
+    ] = None,
+    html: Annotated[Path | None, typer.Option(help="Write a page of HTML.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Explain claims, refusals, placement, segments, seams and memory."""
+    from seamline.explain import diff
+
+    pipeline = options.open_pipeline(model, provider, pin, fallback)
+    try:
+        feeds = options.feeds_for(pipeline, inputs, shape, dim, seed)
+        timings = None
+        if measure:
+            with options.progress(f"running {measure} times"):
+                timings = pipeline.measure(feeds, measure)
+        explanation = pipeline.explain(
+            {name: value.shape for name, value in feeds.items() if hasattr(value, "shape")}
+            if not measure
+            else None,
+            timings,
+        )
+    finally:
+        pipeline.close()
+    if html:
+        _write(html, explanation.to_html())
+    if against:
+        lines = diff(_earlier(against), explanation.data)
+        typer.echo("\n".join(lines) if lines else "no difference")
+        if lines:
+            raise typer.Exit(1)
+        return
+    typer.echo(explanation.to_json() if as_json else str(explanation), nl=False)
+
+
+def _earlier(path: Path) -> dict[str, Any]:
+    from seamline.errors import SeamlineError
+    from seamline.explain import FORMAT
+
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise SeamlineError(f"--diff {path}: {error}") from error
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise SeamlineError(
+            f"--diff {path}: it is no explanation of format {FORMAT}; make one with "
+            "seamline explain --json"
+        )
+    return data
+
+
+def _write(path: Path, text: str) -> None:
+    beside = path.with_name(f".{path.name}.part")
+    try:
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)

@@ -1,0 +1,42 @@
+"""What the plugin manager loads: the CPU provider's spec, and no compiler."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from seamline.hookspecs import hookimpl
+from seamline.provider import Option, Provider, ProviderSpec
+
+__all__ = ["CONTRACT_VERSION", "seamline_providers"]
+
+CONTRACT_VERSION = 1
+
+
+def _create(options: Mapping[str, Any]) -> Provider:
+    # Numba takes half a second to import: only when the provider is used.
+    from seamline_cpu.provider import CpuProvider
+
+    return CpuProvider(options)
+
+
+@hookimpl
+def seamline_providers() -> Sequence[ProviderSpec]:
+    """Offer the CPU provider."""
+    threads = Option(
+        "num_threads",
+        int,
+        0,
+        "threads for one node; 0 for as many as the process may use",
+        minimum=0,
+    )
+    return [
+        ProviderSpec(
+            "cpu",
+            _create,
+            "NumPy and Numba kernels on the host",
+            contract_version=CONTRACT_VERSION,
+            options=(threads,),
+            aliases=("CPUExecutionProvider",),
+        )
+    ]
