@@ -8,6 +8,7 @@ and the core's own nodes.
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 
@@ -34,17 +35,18 @@ from seamline.provider import (
 from seamline.sequences import SEQUENCES
 from seamline.shapes import resolve
 from seamline.tensors import (
+    INTEGERS,
     TensorType,
     ValueType,
     nbytes_of,
     numpy_dtype,
-    type_of_array,
 )
 
 __all__ = ["action_for"]
 
 _SIZES_KEPT = 4  # programs of a node whose size changes from run to run
-_KNOWN_LIMIT = 4096  # elements of a value that inference may look into
+_INFERRED_KEPT = 64  # sets of values whose sizes are remembered
+_SIZES_LIMIT = 64  # elements of an integer tensor that may hold sizes or axes
 
 
 def action_for(program: Program, step: Step, nodes: Mapping[str, Node]) -> Action:
@@ -144,6 +146,8 @@ class _LateSized:
     def __init__(self, program: Program, step: Segment, node: Node) -> None:
         self.program, self.step, self.node = program, step, node
         self._built: OrderedDict[tuple[object, ...], _Sized] = OrderedDict()
+        self._inferred: OrderedDict[tuple[object, ...], dict[str, ValueType | None]]
+        self._inferred = OrderedDict()
 
     def run(self) -> None:
         """Size, build where needed, run, and hand over fresh arrays."""
@@ -185,34 +189,46 @@ class _LateSized:
             self._built.popitem()[1].close()
 
     def _types(self) -> dict[str, ValueType | None]:
-        program, node = self.program, self.node
-        given: dict[str, ValueType | None] = {}
-        values: dict[str, Array] = {}
-        for name in dict.fromkeys(filter(None, node.inputs)):
-            array = self._look(name)
-            given[name] = (
-                type_of_array(array) if array is not None else program.plan.types[name]
-            )
-            if array is not None and array.size <= _KNOWN_LIMIT:
-                values[name] = array
-        infer = infer_with(list(program.engine.providers.values()))
-        get = program.plan.known.constants.with_known(values).get
-        found = resolve(program.plan.region.graph, [node], given, get, infer)
-        return dict(found.types)
+        """Infer from the values that decide sizes; the same values were inferred before."""
+        values = self._values()
+        key = tuple((v.shape, v.tobytes()) for v in values.values())
+        types = self._inferred.get(key)
+        if types is None:
+            program = self.program
+            given = {n: program.plan.types[n] for n in filter(None, self.node.inputs)}
+            infer = infer_with(list(program.engine.providers.values()))
+            get = program.plan.known.constants.with_known(
+                {**program.plan.known.values, **values}
+            ).get
+            found = resolve(program.plan.region.graph, [self.node], given, get, infer)
+            types = self._inferred[key] = dict(found.types)
+            if len(self._inferred) > _INFERRED_KEPT:
+                self._inferred.popitem(last=False)
+        return types
 
-    def _look(self, name: str) -> Array | None:
-        """Read a small value on the host; None if it lies elsewhere and is large."""
-        kind = self.program.plan.types.get(name)
+    def _values(self) -> dict[str, Array]:
+        """Read what a claim says is read on the host, or else what may be sizes or axes."""
+        declared = self.program.plan.choices[self.node.name].claim.host_inputs
+        values: dict[str, Array] = {}
+        for index, name in enumerate(self.node.inputs):
+            if not name or name in values or (declared and index not in declared):
+                continue
+            kind = self.program.plan.types.get(name)
+            if not isinstance(kind, TensorType) or not kind.is_sized:
+                continue
+            if kind.dtype == "string":
+                continue
+            if declared or (kind.dtype in INTEGERS and math.prod(kind.sizes) <= _SIZES_LIMIT):
+                values[name] = self._read(name, kind)
+        return values
+
+    def _read(self, name: str, kind: TensorType) -> Array:
         known = self.program.plan.known.get(name)
         if known is not None:
             return known
-        if not isinstance(kind, TensorType) or not kind.is_sized:
-            return None
         if self.step.device == HOST or (name, HOST) in self.program.plan.slots:
             value: Array = self.program.view(name, HOST)
-            return value
-        if nbytes_of(kind) > 8 * _KNOWN_LIMIT:
-            return None
+            return value.copy()
         array = np.empty(kind.sizes, numpy_dtype(kind.dtype))
         memory = self.program.engine.memories[self.step.device]
         memory.read(self.program.view(name, self.step.device), array)

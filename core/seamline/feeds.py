@@ -35,7 +35,7 @@ class _Input:
     where: str
     kind: ValueType | None
     dtype: np.dtype[Any] | None  #: of a tensor that needs no conversion
-    shape: tuple[int | str | None, ...] | None
+    symbols: tuple[tuple[int, str], ...]  #: axes whose size has a name
 
 
 class FeedCheck:
@@ -132,35 +132,33 @@ class FeedCheck:
             raise FeedError("\n".join(problems))
 
     def _symbols_that_disagree(self, checked: Mapping[str, Any]) -> list[str]:
-        bound: dict[str, tuple[int, str]] = {}
+        bound: dict[str, tuple[int, tuple[str, int]]] = {}
         problems = []
         for name, value in checked.items():
-            declared = self._inputs[name]
-            if declared.shape is None or value is None:
+            if value is None:
                 continue
-            for axis, (dim, size) in enumerate(
-                zip(declared.shape, value.shape, strict=True)
-            ):
-                if not isinstance(dim, str):
-                    continue
-                first, where = bound.setdefault(
-                    dim, (size, f"{declared.where} dimension {axis}")
-                )
+            for axis, symbol in self._inputs[name].symbols:
+                size = value.shape[axis]
+                first, by = bound.setdefault(symbol, (size, (name, axis)))
                 if first != size:
+                    where = f"{self._inputs[by[0]].where} dimension {by[1]}"
                     problems.append(
-                        f"{declared.where}: dimension {axis} is {size}, but {dim!r} is already "
-                        f"{first} by {where}; the model gives both one size"
+                        f"{self._inputs[name].where}: dimension {axis} is {size}, but "
+                        f"{symbol!r} is already {first} by {where}; the model gives both one "
+                        "size"
                     )
         return problems
 
 
 def _input(where: str, kind: ValueType | None) -> _Input:
-    if not isinstance(kind, TensorType):
-        inner = kind.element if isinstance(kind, OptionalType) else None
-        shape = inner.shape if isinstance(inner, TensorType) else None
-        return _Input(where, kind, None, shape)
-    dtype = numpy_dtype(kind.dtype)
-    return _Input(where, kind, None if dtype.hasobject else dtype, kind.shape)
+    inner = kind.element if isinstance(kind, OptionalType) else kind
+    shape = inner.shape if isinstance(inner, TensorType) else None
+    symbols = tuple(
+        (a, dim) for a, dim in enumerate(shape or ()) if isinstance(dim, str)
+    )
+    if not isinstance(kind, TensorType) or kind.dtype == "string":
+        return _Input(where, kind, None, symbols)
+    return _Input(where, kind, numpy_dtype(kind.dtype), symbols)
 
 
 def _read(declared: _Input, value: Any) -> Any:
@@ -208,20 +206,33 @@ def _sequence(value: Any, kind: SequenceType, where: str) -> list[Any]:
 
 def _check_shape(array: np.ndarray[Any, Any], kind: TensorType, where: str) -> None:
     """Compare rank and fixed sizes; a negative size, as some exporters write, is unknown."""
-    if kind.shape is None:
+    shape, declared = array.shape, kind.shape
+    if declared is None or shape == declared:
         return
+    if len(shape) == len(declared):
+        for size, dim in zip(shape, declared, strict=True):
+            if size != dim and type(dim) is int and dim >= 0:
+                break
+        else:
+            return
+    raise _wrong_shape(array, kind, where)
+
+
+def _wrong_shape(
+    array: np.ndarray[Any, Any], kind: TensorType, where: str
+) -> FeedError:
+    declared = kind.shape or ()
     fed = f"fed {dtype_name(array.dtype)}{list(array.shape)}, declared {kind}"
-    if array.ndim != len(kind.shape):
-        raise FeedError(
-            f"{where}: rank is {array.ndim}, {len(kind.shape)} expected ({fed})"
+    if array.ndim != len(declared):
+        return FeedError(
+            f"{where}: rank is {array.ndim}, {len(declared)} expected ({fed})"
         )
     wrong = [
         f"dimension {axis} is {size}, {dim} expected"
-        for axis, (size, dim) in enumerate(zip(array.shape, kind.shape, strict=True))
+        for axis, (size, dim) in enumerate(zip(array.shape, declared, strict=True))
         if isinstance(dim, int) and dim >= 0 and size != dim
     ]
-    if wrong:
-        raise FeedError(f"{where}: {'; '.join(wrong)} ({fed})")
+    return FeedError(f"{where}: {'; '.join(wrong)} ({fed})")
 
 
 def with_sizes(kind: ValueType | None, sizes: Mapping[str, int]) -> ValueType | None:

@@ -36,12 +36,16 @@ class Reading:
     span
         First and last position of its segment, where values inside it cannot be told
         apart in time (a provider that owns its intermediates); else its own position.
+    late
+        Its outputs have no place of their own: their size is found by running it, or the
+        core makes them.
     """
 
     node: Node
     choice: Choice
     at: int
     span: tuple[int, int]
+    late: bool = False
 
     def device_of(self, index: int) -> Device:
         """Say where an input is read."""
@@ -155,7 +159,7 @@ class _Laying:
             self.bytes[key] = _Bytes(first, last, nbytes_of(kind))
 
     def _outputs(self, reading: Reading) -> None:
-        if reading.choice.claim.sizes_at_run:
+        if reading.late:
             return
         device = reading.choice.device
         for index, name in enumerate(reading.node.outputs):

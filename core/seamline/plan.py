@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from seamline.claims import CORE, infer_with, is_core
+from seamline.claims import CORE, infer_with
 from seamline.constants import Constants, Known
 from seamline.errors import UnclaimedNodeError
 from seamline.graph import Node
@@ -157,7 +157,7 @@ class _Making:
                 self.late.update(node.writes)
                 continue
             choice = self._choose(node)
-            alone = is_core(node) or choice.claim.sizes_at_run or not self._sized(node)
+            alone = choice.provider == CORE or choice.claim.sizes_at_run or not self._sized(node)
             if alone:
                 self.late.update(node.writes)
             runs.append(_Run(node, choice, alone))
@@ -270,8 +270,8 @@ class _Making:
             fused = provider is not None and provider.owns_intermediates
             for at, run in enumerate(group, start):
                 span = (start, last) if fused else (at, at)
-                readings.append(Reading(run.node, run.choice, at, span))
-            if is_core(first.node):
+                readings.append(Reading(run.node, run.choice, at, span, run.alone))
+            if first.choice.provider == CORE:
                 steps.append(HostStep(first.node.name))
             else:
                 steps.append(self._segment(group, index, readers, keep))

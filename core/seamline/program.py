@@ -18,6 +18,7 @@ import numpy as np
 from seamline.engine import Engine
 from seamline.errors import BuildError, SeamlineError
 from seamline.graph import Node
+from seamline.moves import Feeder, Fetcher, feeders, fetchers
 from seamline.placement import Choice
 from seamline.planned import HostStep, Plan, Region, Segment, Step, whole
 from seamline.provider import (
@@ -78,6 +79,8 @@ class Program:
     executables: dict[str, Executable] = attrs.field(factory=dict)
     bodies: dict[str, Mapping[str, BodyRunner]] = attrs.field(factory=dict)
     rest: BodyRunner | None = None
+    feeders: tuple[Feeder, ...] = ()
+    fetchers: tuple[Fetcher, ...] = ()
     _arenas: dict[Device, Buffer] = attrs.field(factory=dict)
     _views: dict[tuple[str, Device], View] = attrs.field(factory=dict)
     _stack: ExitStack = attrs.field(factory=ExitStack)
@@ -211,6 +214,7 @@ def build(
         if plan.rest is not None:
             program.rest = bodies(plan.rest, program)
             program.defer(program.rest.close)
+        program.feeders, program.fetchers = feeders(program), fetchers(program)
     except BaseException:
         program.close()
         raise

@@ -61,7 +61,7 @@ View: TypeAlias = Any
 # --- values of planning: frozen, comparable, printable --------------------------------
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class Device:
     """
     Where values live.

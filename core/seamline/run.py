@@ -16,8 +16,6 @@ import numpy as np
 from seamline.kernels import KernelSegment
 from seamline.planned import HostStep, Segment, Step, Transfer
 from seamline.program import Action, Program
-from seamline.provider import HOST
-from seamline.tensors import numpy_dtype
 
 __all__ = ["Profile", "run"]
 
@@ -65,7 +63,13 @@ def run(
     held = program.objects
     held.clear()
     held.update(objects)
-    _feed(program, inputs)
+    for name, writes in program.feeders:
+        value = inputs[name]
+        if not writes or value.__class__ is not np.ndarray:
+            held[name] = value
+        else:
+            for write in writes:
+                write(value)
     if profile is None:
         for _, action in program.actions:
             action()
@@ -80,36 +84,18 @@ def run(
     return _collect(program, inputs, results)
 
 
-def _feed(program: Program, inputs: Values) -> None:
-    memories = program.engine.memories
-    for feed in program.plan.feeds:
-        value = inputs[feed.value]
-        if (
-            isinstance(value, np.ndarray)
-            and (feed.value, HOST) not in program.plan.slots
-        ):
-            program.objects[feed.value] = value
-        elif not isinstance(value, np.ndarray):
-            program.objects[feed.value] = value
-            continue
-        for device in feed.devices:
-            memories[device].write(program.view(feed.value, device), value)
-
-
 def _collect(program: Program, inputs: Values, late: dict[str, Any]) -> dict[str, Any]:
-    plan = program.plan
     results: dict[str, Any] = {}
-    for name in plan.region.outputs:
-        if name in results:
-            continue
-        if name in late:
+    objects = program.objects
+    for name, fetch in program.fetchers:
+        if fetch is not None:
+            results[name] = fetch()
+        elif name in late:
             results[name] = late[name]
         elif name in inputs:
             results[name] = _copied(inputs[name])
-        elif name in program.objects:
-            results[name] = _copied(program.objects[name])
         else:
-            results[name] = _read(program, name)
+            results[name] = _copied(objects[name])
     return results
 
 
@@ -117,20 +103,6 @@ def _copied(value: Any) -> Any:
     if isinstance(value, list):
         return [_copied(item) for item in value]
     return np.array(value) if isinstance(value, np.ndarray) else value
-
-
-def _read(program: Program, name: str) -> Any:
-    array = program.plan.known.get(name)
-    if array is not None:
-        return np.array(array)
-    device = program.places(name)[0]
-    view = program.view(name, device)
-    if device == HOST:
-        return view.copy()
-    kind = program.plan.tensor(name)
-    target = np.empty(kind.sizes, numpy_dtype(kind.dtype))
-    program.engine.memories[device].read(view, target)
-    return target
 
 
 def _profiled(program: Program, step: Step, action: Action, profile: Profile) -> None:

@@ -12,7 +12,9 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import numpy as np
 
 from seamline.async_runs import AsyncRuns, Callback
 from seamline.binding import IOBinding
@@ -29,7 +31,6 @@ from seamline.session_opening import (
     take_keywords,
 )
 from seamline.session_options import RunOptions, SessionOptions
-from seamline.tensors import ValueType
 from seamline.unsupported import warn_unused
 
 if TYPE_CHECKING:
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
     from seamline.settings import Settings
 
 __all__ = ["InferenceSession"]
-
-SeamPolicy: TypeAlias = Literal["allow", "warn", "error"]
 
 
 class InferenceSession(SessionFacts):
@@ -99,7 +98,7 @@ class InferenceSession(SessionFacts):
         *,
         pins: Mapping[str, str] | None = None,
         fallback: Fallback | None = None,
-        seams: SeamPolicy = "allow",
+        seams: Literal["allow", "warn", "error"] = "allow",
         max_seams: int | None = None,
         limits: LoadLimits | None = None,
         programs: int = 8,
@@ -141,11 +140,7 @@ class InferenceSession(SessionFacts):
         providers: Sequence[ProviderEntry] | None = None,
         provider_options: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
-        """
-        Open the model anew on other providers; on failure the session stays as it was.
-
-        Raises as opening does.
-        """
+        """Open the model anew on other providers; a failure leaves the session as it was."""
         with self._lock:
             self._ensure_open()
             before = self._pipeline
@@ -193,12 +188,11 @@ class InferenceSession(SessionFacts):
         fetches = self._fetches(output_names)
         results = self.run(fetches, input_dict_ort_values, run_options)
         return [
-            OrtValue.of(value, self._value_type(name, value))
+            OrtValue.of(
+                value, None if isinstance(value, np.ndarray) else self._outputs[name]
+            )
             for name, value in zip(fetches, results, strict=True)
         ]
-
-    def _value_type(self, name: str, value: Any) -> ValueType | None:
-        return self._outputs[name] if value is None or isinstance(value, list) else None
 
     def run_with_iobinding(
         self, iobinding: IOBinding, run_options: RunOptions | None = None
@@ -271,7 +265,7 @@ class InferenceSession(SessionFacts):
         Returns
         -------
         str
-            The file's path; Perfetto and ``chrome://tracing`` open it.
+            The file's path.
 
         Raises
         ------
@@ -280,10 +274,6 @@ class InferenceSession(SessionFacts):
         """
         with self._lock:
             return self._profile.end()
-
-    def get_profiling_start_time_ns(self) -> int:
-        """Give the ``time.perf_counter_ns`` at which the profile began; 0 without one."""
-        return self._profile.start_ns
 
     def close(self) -> None:
         """Wait for runs under way, write an unfinished profile, give everything back."""

@@ -14,6 +14,7 @@ from seamline.metadata import (
     model_metadata,
 )
 from seamline.ortvalue import OrtValue
+from seamline.profiling import SessionProfile
 from seamline.session_options import SessionOptions
 from seamline.tensors import ValueType
 from seamline.unsupported import UnsupportedAttributeError, UnsupportedError
@@ -39,6 +40,7 @@ class SessionFacts:
 
     _pipeline: Pipeline
     _options: SessionOptions
+    _profile: SessionProfile
     _inputs: dict[str, ValueType | None]
     _overridable: dict[str, ValueType | None]
     _outputs: dict[str, ValueType | None]
@@ -106,6 +108,10 @@ class SessionFacts:
             declared, with 1 for every size that is not.
         """
         return self._pipeline.explain(shapes)
+
+    def get_profiling_start_time_ns(self) -> int:
+        """Give the ``time.perf_counter_ns`` at which the profile began; 0 without one."""
+        return self._profile.start_ns
 
     def create_ortvalue_from_shape_and_type(
         self,

@@ -8,15 +8,14 @@ nothing; so claiming is asking.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import onnx
 from onnx.reference import ReferenceEvaluator
 
-from seamline.errors import ContractError
-from seamline.kernel_table import Call, Kernel, KernelTable
+from seamline.kernel_table import Kernel, KernelTable
 from seamline.kernels import KernelProvider, KernelSegment
 from seamline.provider import (
     Array,
@@ -26,7 +25,6 @@ from seamline.provider import (
     NodeView,
     Refusal,
     SegmentSpec,
-    View,
 )
 from seamline.tensors import TensorType, onnx_dtype
 
@@ -94,53 +92,13 @@ class ReferenceProvider(KernelProvider):
 
     def build(self, segment: SegmentSpec, context: BuildContext) -> Executable:
         """Read each node into an evaluator of its own."""
-        return ReferenceSegment(
+        return KernelSegment(
             self.name,
             segment,
             [_kernel(n) for n in segment.nodes],
             context,
             self.options,
         )
-
-
-class ReferenceSegment(KernelSegment):
-    """A segment whose outputs without a place are given by name."""
-
-    def bind(
-        self,
-        views: Mapping[str, View],
-        workspaces: Mapping[str, View],
-        host: Mapping[str, Array] | None = None,
-    ) -> None:
-        """Make every node's function over the arrays given; the others come in ``run``."""
-        self._found: dict[str, View] = {}
-        super().bind(views, workspaces, host)
-        self._runs = [
-            self._keeping(node, run, views)
-            for node, run in zip(self.spec.nodes, self._runs, strict=True)
-        ]
-
-    def _keeping(
-        self, node: NodeView, run: Callable[[], object], views: Mapping[str, View]
-    ) -> Callable[[], object]:
-        homeless = [
-            (i, n) for i, n in enumerate(node.node.outputs) if n and n not in views
-        ]
-        if not homeless:
-            return run
-        found = self._found
-
-        def keep() -> None:
-            results: Any = run()
-            for index, name in homeless:
-                found[name] = results[index]
-
-        return keep
-
-    def run(self) -> Mapping[str, Array] | None:
-        """Run every node; give the outputs that had no place, by name."""
-        super().run()
-        return dict(self._found) or None
 
 
 def evaluator_of(node: NodeView) -> ReferenceEvaluator:
@@ -182,36 +140,33 @@ def _value(name: str, kind: object) -> onnx.ValueInfoProto:
 
 
 def _kernel(node: NodeView) -> Kernel:
-    evaluator = evaluator_of(node)
+    """Give the node's evaluator as a kernel from arrays to arrays."""
     return Kernel(
-        node.op_type, node.domain, (node.since_version, node.since_version), lambda call: _bound(call, evaluator),
-        False, {}, "onnx.reference", "", None, frozenset(), (), (), False, _NOT_CAPTURABLE,
-        None, None,
+        node.op_type, node.domain, (node.since_version, node.since_version), _run_of(node),
+        True, {}, "onnx.reference", "", None, frozenset(), (), (),
+        node.op_type in _SIZED_BY_DATA, _NOT_CAPTURABLE, None, None,
     )  # fmt: skip
 
 
-def _bound(call: Call, evaluator: ReferenceEvaluator) -> Callable[[], object]:
-    node = call.view.node
-    feeds = {n: a for n, a in zip(node.inputs, call.inputs, strict=False) if n}
-    asked = [n for n in node.outputs if n]
-    targets = [(i, a) for i, a in enumerate(call.outputs) if a is not None]
-    kinds = call.view.outputs
+def _run_of(view: NodeView) -> Callable[..., tuple[Array | None, ...]]:
+    node, kinds, evaluator = view.node, view.outputs, evaluator_of(view)
+    asked = list(node.writes)
 
-    def run() -> list[Array | None]:
+    def run(*inputs: Array | None, **attributes: object) -> tuple[Array | None, ...]:
+        feeds = {n: a for n, a in zip(node.inputs, inputs, strict=False) if n}
         given = dict(zip(asked, evaluator.run(asked, feeds), strict=True))
-        results = [
-            _typed(given[n], k) if n else None
-            for n, k in zip(node.outputs, kinds, strict=True)
-        ]
-        for index, target in targets:
-            _put(target, results[index], node.outputs[index])
-        return results
+        return tuple(
+            [
+                _typed(given[name], kind) if name else None
+                for name, kind in zip(node.outputs, kinds, strict=True)
+            ]
+        )
 
     return run
 
 
 def _typed(value: Any, kind: object) -> Array:
-    """Hold a result as its type says; strings are held as objects."""
+    """Hold strings as objects, whatever width of text NumPy found for them."""
     array = np.asarray(value)
     if (
         isinstance(kind, TensorType)
@@ -220,13 +175,3 @@ def _typed(value: Any, kind: object) -> Array:
     ):
         array = array.astype(object)
     return array
-
-
-def _put(target: Array, result: Any, name: str) -> None:
-    if result.shape != target.shape or result.dtype != target.dtype:
-        raise ContractError(
-            "reference",
-            f"output {name!r} is {result.dtype}{list(result.shape)}, "
-            f"the plan says {target.dtype}{list(target.shape)}",
-        )
-    target[...] = result

@@ -20,6 +20,7 @@ from seamline.session_options import (
     RunOptions,
     SessionOptions,
 )
+from seamline.settings import Settings
 from seamline.unsupported import UnsupportedError, UnusedOptionWarning
 
 TWO_NODES = "g (float[2] x) => (float[2] y) { t = Mul(x, x)  y = Add(t, x) }"
@@ -244,6 +245,19 @@ def test_the_cpu_fallback_key_and_the_keyword_may_not_contradict():
         open_session(TWO_NODES, options, ["lesser"])
 
 
+def test_the_cpu_fallback_key_lets_cpu_take_what_is_left():
+    options = SessionOptions()
+    options.add_session_config_entry("session.disable_cpu_ep_fallback", "0")
+    with open_session(
+        named(TWO_NODES, "m", "a"),
+        options,
+        ["lesser"],
+        settings=Settings(allow=("seamline",)),
+    ) as session:
+        assert runs(session) == {"m": "lesser", "a": "cpu"}
+        assert session.run(None, {"x": [2, 3]})[0].tolist() == [6, 12]
+
+
 def test_config_entries_are_text_and_can_be_read_back():
     options = SessionOptions()
     options.add_session_config_entry(BY_NAME, "cpu(a)")
@@ -335,3 +349,12 @@ def test_a_session_describes_its_model():
         "g",
     )
     assert meta.custom_metadata_map == {"author": "me"}
+
+
+def test_a_session_explains_who_runs_what():
+    with open_session(
+        named(TWO_NODES, "m", "a"), None, ["lesser", "arithmetic"]
+    ) as session:
+        text = str(session.explain())
+    assert "lesser" in text
+    assert "arithmetic" in text

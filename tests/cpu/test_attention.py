@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.cpu.movement import agrees, give, gives
 
 from seamline.errors import KernelError
-from tests.cpu.movement import agrees, give, gives
 
 R = np.random.default_rng(24)
 CONTRIB = "com.microsoft"
@@ -34,28 +34,44 @@ def hide(keep):
     return np.where(keep, 0.0, -np.inf)
 
 
-CLOSE = dict(rtol=1e-4, atol=1e-5)
+CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 
 
 @pytest.mark.parametrize("heads", [(4, 4), (6, 2), (3, 1)])
 @pytest.mark.parametrize("causal", [0, 1])
 def test_query_heads_share_key_heads_in_runs(heads, causal):
-    q, k, v = floats(2, heads[0], 5, 8), floats(2, heads[1], 7, 8), floats(2, heads[1], 7, 6)
+    q, k, v = (
+        floats(2, heads[0], 5, 8),
+        floats(2, heads[1], 7, 8),
+        floats(2, heads[1], 7, 6),
+    )
     bias = hide(np.arange(7) <= np.arange(5)[:, None]) if causal else 0
     want = attend(q, k, v, bias)[0].astype(np.float32)
     gives("Attention", [q, k, v], want, is_causal=causal, **CLOSE)
     flat = [x.transpose(0, 2, 1, 3).reshape(2, x.shape[2], -1) for x in (q, k, v, want)]
-    counts = dict(q_num_heads=heads[0], kv_num_heads=heads[1], is_causal=causal)
+    counts = {"q_num_heads": heads[0], "kv_num_heads": heads[1], "is_causal": causal}
     gives("Attention", flat[:3], flat[3], **counts, **CLOSE)
 
 
 @pytest.mark.parametrize("mode", [0, 1, 2, 3])
 @pytest.mark.parametrize("softcap", [0.0, 2.0])
 def test_scores_are_given_at_the_stage_asked_for(mode, softcap):
-    q, k, v, mask = floats(1, 2, 4, 8), floats(1, 2, 6, 8), floats(1, 2, 6, 8), floats(4, 6)
+    q, k, v, mask = (
+        floats(1, 2, 4, 8),
+        floats(1, 2, 6, 8),
+        floats(1, 2, 6, 8),
+        floats(4, 6),
+    )
     want, stages = attend(q, k, v, mask, softcap=softcap)
     like = [want.astype(np.float32), None, None, stages[mode].astype(np.float32)]
-    gives("Attention", [q, k, v, mask], like, qk_matmul_output_mode=mode, softcap=softcap, **CLOSE)
+    gives(
+        "Attention",
+        [q, k, v, mask],
+        like,
+        qk_matmul_output_mode=mode,
+        softcap=softcap,
+        **CLOSE,
+    )
 
 
 @pytest.mark.parametrize("shape", [(6,), (4, 6), (2, 4, 6), (3, 1, 4, 6), (3, 2, 1, 6)])
@@ -73,7 +89,12 @@ def test_a_mask_broadcasts_and_composes_with_causality(shape, causal):
 
 
 def test_a_short_mask_hides_the_keys_past_its_end():
-    q, k, v, mask = floats(1, 1, 2, 4), floats(1, 1, 5, 4), floats(1, 1, 5, 4), np.ones((2, 3), bool)
+    q, k, v, mask = (
+        floats(1, 1, 2, 4),
+        floats(1, 1, 5, 4),
+        floats(1, 1, 5, 4),
+        np.ones((2, 3), bool),
+    )
     want = attend(q, k[:, :, :3], v[:, :, :3])[0].astype(np.float32)
     gives("Attention", [q, k, v, mask], want, **CLOSE)
 
@@ -94,7 +115,13 @@ def test_the_past_stands_before_and_shifts_the_diagonal(causal):
     all_k, all_v = np.concatenate([past_k, k], 2), np.concatenate([past_v, v], 2)
     bias = hide(np.arange(8) <= np.arange(3)[:, None] + 5) if causal else 0
     want = attend(q, all_k, all_v, bias)[0].astype(np.float32)
-    gives("Attention", [q, k, v, None, past_k, past_v], [want, all_k, all_v], is_causal=causal, **CLOSE)
+    gives(
+        "Attention",
+        [q, k, v, None, past_k, past_v],
+        [want, all_k, all_v],
+        is_causal=causal,
+        **CLOSE,
+    )
 
 
 def test_a_cache_kept_outside_is_read_to_its_length():
@@ -103,7 +130,14 @@ def test_a_cache_kept_outside_is_read_to_its_length():
     at = np.arange(2)[:, None] + (lengths - 2)[:, None, None, None]
     keep = (np.arange(6) <= at) & (np.arange(6) < lengths[:, None, None, None])
     want = attend(q, k, v, hide(keep))[0].astype(np.float32)
-    gives("Attention", [q, k, v, None, None, None, lengths], want, is_causal=1, opset=24, **CLOSE)
+    gives(
+        "Attention",
+        [q, k, v, None, None, None, lengths],
+        want,
+        is_causal=1,
+        opset=24,
+        **CLOSE,
+    )
 
 
 @pytest.mark.parametrize("window", [(2, -1), (-1, 1), (2, 1), (0, 0)])
@@ -115,7 +149,11 @@ def test_a_window_bounds_what_is_seen_on_either_side(window, causal):
     keep = keep & (ahead >= -window[0]) if window[0] >= 0 else keep
     keep = keep & (ahead <= window[1]) if window[1] >= 0 else keep
     want = attend(q, k, v, hide(keep))[0].astype(np.float32)
-    sides = dict(left_window_size=window[0], right_window_size=window[1], is_causal=causal)
+    sides = {
+        "left_window_size": window[0],
+        "right_window_size": window[1],
+        "is_causal": causal,
+    }
     gives("Attention", [q, k, v], want, opset=25, **sides, **CLOSE)
 
 
@@ -153,15 +191,26 @@ def test_pairs_are_rotated_and_the_rest_is_kept(interleaved, dim):
     x, half = floats(2, 3, 4, 8), (dim or 8) // 2
     cos, sin, places = floats(20, half), floats(20, half), R.integers(0, 20, (2, 3))
     want = rotated(x, cos[places], sin[places], interleaved)
-    form = dict(interleaved=interleaved, rotary_embedding_dim=dim, rtol=1e-5, atol=1e-6)
+    form = {
+        "interleaved": interleaved,
+        "rotary_embedding_dim": dim,
+        "rtol": 1e-5,
+        "atol": 1e-6,
+    }
     first = [v.transpose(0, 2, 1, 3) for v in (x, want)]
     flat = [v.reshape(2, 3, 32) for v in (x, want)]
     gives("RotaryEmbedding", [first[0], cos, sin, places], first[1], **form)
     gives("RotaryEmbedding", [flat[0], cos, sin, places], flat[1], num_heads=4, **form)
-    gives("RotaryEmbedding", [flat[0], cos[places], sin[places]], flat[1], num_heads=4, **form)
+    gives(
+        "RotaryEmbedding",
+        [flat[0], cos[places], sin[places]],
+        flat[1],
+        num_heads=4,
+        **form,
+    )
     ours = dict(form, domain=CONTRIB)
     gives("RotaryEmbedding", [first[0], places, cos, sin], first[1], **ours)
-    heads = dict(num_heads=4) if dim else {}
+    heads = {"num_heads": 4} if dim else {}
     gives("RotaryEmbedding", [flat[0], places, cos, sin], flat[1], **heads, **ours)
 
 
@@ -169,76 +218,24 @@ def test_one_position_is_where_every_row_starts():
     x, cos, sin = floats(2, 3, 32), floats(20, 4), floats(20, 4)
     at = np.tile(np.arange(5, 8), (2, 1))
     want = rotated(x.reshape(2, 3, 4, 8), cos[at], sin[at], 0).reshape(x.shape)
-    gives("RotaryEmbedding", [x, np.array([5]), cos, sin], want, domain=CONTRIB, rtol=1e-5, atol=1e-6)
-    agrees("RotaryEmbedding", [x, np.array([5]), cos, sin], domain=CONTRIB, rtol=1e-5, atol=1e-6)
+    gives(
+        "RotaryEmbedding",
+        [x, np.array([5]), cos, sin],
+        want,
+        domain=CONTRIB,
+        rtol=1e-5,
+        atol=1e-6,
+    )
+    agrees(
+        "RotaryEmbedding",
+        [x, np.array([5]), cos, sin],
+        domain=CONTRIB,
+        rtol=1e-5,
+        atol=1e-6,
+    )
 
 
 def test_a_position_past_the_caches_is_named():
     x, cos = floats(1, 1, 2, 4), floats(9, 2)
     with pytest.raises(KernelError, match=r"position 9 is outside \[0, 9\)"):
         give("RotaryEmbedding", [x, cos, cos, np.array([[0, 9]])], x)
-
-
-# --- onnxruntime's forms ---------------------------------------------------------------
-
-
-@pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("mask", [None, "ends", "keys", "pairs"])
-@pytest.mark.parametrize("extra", [False, True])
-def test_multi_head_attention_agrees_with_onnxruntime(bias, mask, extra):
-    q, k, v = floats(2, 5, 16), floats(2, 7, 16), floats(2, 7, 24)
-    masks = {
-        None: None,
-        "ends": np.array([7, 4], np.int32),
-        "keys": (R.random((2, 7)) < 0.7).astype(np.int32),
-        "pairs": (R.random((2, 5, 7)) < 0.7).astype(np.int32),
-    }
-    inputs = [q, k, v, floats(56) if bias else None, masks[mask], floats(1, 4, 5, 7) if extra else None]
-    while inputs[-1] is None:
-        inputs.pop()
-    agrees("MultiHeadAttention", inputs, domain=CONTRIB, num_heads=4, **CLOSE)
-
-
-@pytest.mark.parametrize("causal", [0, 1])
-def test_multi_head_attention_keeps_a_cache_as_onnxruntime_does(causal):
-    q, k, v = (floats(2, 3, 16) for _ in range(3))
-    past = [floats(2, 4, 5, 4), floats(2, 4, 5, 4)]
-    inputs = [q, k, v, None, None, None, *past]
-    form = dict(domain=CONTRIB, num_heads=4, unidirectional=causal, outputs=3, **CLOSE)
-    agrees("MultiHeadAttention", inputs, **form)
-
-
-def test_keys_with_heads_first_are_a_cross_attentions():
-    q, k, v = floats(2, 3, 16), floats(2, 4, 6, 4), floats(2, 4, 6, 4)
-    agrees("MultiHeadAttention", [q, k, v], domain=CONTRIB, num_heads=4, **CLOSE)
-
-
-@pytest.mark.parametrize("causal", [0, 1])
-@pytest.mark.parametrize("mask", [None, "ends", "both", "keys", "pairs"])
-def test_attention_with_its_projection_agrees_with_onnxruntime(causal, mask):
-    x, w, b = floats(2, 5, 12), floats(12, 48), floats(48)
-    masks = {
-        None: None,
-        "ends": np.array([5, 3], np.int32),
-        "both": np.array([5, 4, 0, 1], np.int32),
-        "keys": (R.random((2, 5)) < 0.7).astype(np.int32),
-        "pairs": (R.random((2, 5, 5)) < 0.7).astype(np.int32),
-    }
-    inputs = [x, w, b] + ([] if mask is None else [masks[mask]])
-    agrees("Attention", inputs, domain=CONTRIB, num_heads=4, unidirectional=causal, **CLOSE)
-
-
-def test_attention_with_a_past_and_unequal_sizes_agrees_with_onnxruntime():
-    x, w, b, past = floats(2, 3, 12), floats(12, 48), floats(48), floats(2, 2, 4, 5, 4)
-    agrees("Attention", [x, w, b, None, past], domain=CONTRIB, num_heads=4, outputs=2,
-           unidirectional=1, **CLOSE)  # fmt: skip
-    w, b = floats(12, 16 + 16 + 24), floats(56)
-    agrees("Attention", [x, w, b], domain=CONTRIB, num_heads=4, qkv_hidden_sizes=[16, 16, 24], **CLOSE)
-
-
-def test_forms_not_implemented_are_refused_by_name():
-    x = floats(2, 5, 16)
-    with pytest.raises(NotImplementedError, match="packed QKV"):
-        give("MultiHeadAttention", [x], x, domain=CONTRIB, num_heads=4)
-    with pytest.raises(NotImplementedError, match="do_rotary"):
-        give("Attention", [x, floats(16, 48), floats(48)], x, domain=CONTRIB, num_heads=4, do_rotary=1)

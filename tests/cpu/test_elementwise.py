@@ -12,7 +12,7 @@ from tests.node_cases import run_node
 
 from seamline.provider import Refusal
 from seamline_cpu.kernels import TABLE, activation_loops, float32_math
-from seamline_cpu.kernels.float32_math import fused
+from seamline_cpu.kernels.rows import fused
 
 R = np.random.default_rng(3)
 NAN, INF = np.nan, np.inf
@@ -38,10 +38,14 @@ UNARY = {
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("operator", UNARY)
 def test_each_function_is_numpys_in_float64_rounded(operator, dtype):
-    x = np.concatenate([R.standard_normal(40) * 2, [0.5, 1.5, 2.5, -0.5]]).astype(of(dtype))
+    x = np.concatenate([R.standard_normal(40) * 2, [0.5, 1.5, 2.5, -0.5]]).astype(
+        of(dtype)
+    )
     with np.errstate(all="ignore"):
         want = np.asarray(UNARY[operator](x.astype(np.float64))).astype(of(dtype))
-    near = {"float32": 2e-6, "float64": 1e-14, "float16": 2e-3, "bfloat16": 1.6e-2}[dtype]
+    near = {"float32": 2e-6, "float64": 1e-14, "float16": 2e-3, "bfloat16": 1.6e-2}[
+        dtype
+    ]
     gives(operator, [x.astype(of(dtype))], want, opset=23, rtol=near, atol=near / 100)
 
 
@@ -66,7 +70,11 @@ def test_signs_of_integers_reach_the_ends(operator, dtype):
 @pytest.mark.parametrize("operator", ["Erf", "Exp", "Tanh", "Abs", "Log"])
 def test_scalars_and_empty_tensors_pass(operator, shape):
     x = np.full(shape, 0.5, np.float32)
-    want = np.asarray(UNARY[operator](x.astype(np.float64))).reshape(shape).astype(np.float32)
+    want = (
+        np.asarray(UNARY[operator](x.astype(np.float64)))
+        .reshape(shape)
+        .astype(np.float32)
+    )
     gives(operator, [x], want, opset=13, rtol=1e-6)
 
 
@@ -76,12 +84,16 @@ def test_scalars_and_empty_tensors_pass(operator, shape):
 def test_large_arrays_are_right_in_every_share_and_in_place(operator, dtype, shared):
     with np.errstate(all="ignore"):
         x = np.concatenate([EDGES, R.standard_normal(2 * LARGE) * 3]).astype(dtype)
-        want = np.concatenate([UNARY[operator](part.astype(float)) for part in (x[:50], x[-50:])])
+        want = np.concatenate(
+            [UNARY[operator](part.astype(float)) for part in (x[:50], x[-50:])]
+        )
         want = want.astype(dtype)
     share = [(0, 0)] if shared else ()
     (y,) = Bound(node_of(operator, [x]), [x], [x], 13, share=share).run()
     near = 1e-6 if dtype == "float32" else 2e-3
-    np.testing.assert_allclose(np.concatenate([y[:50], y[-50:]]), want, rtol=near, atol=1e-7)
+    np.testing.assert_allclose(
+        np.concatenate([y[:50], y[-50:]]), want, rtol=near, atol=1e-7
+    )
     assert np.isnan(y).sum() == np.isnan(x).sum()
 
 
@@ -121,7 +133,9 @@ def test_exp_is_zero_subnormal_and_infinite_where_it_should_be():
     x[:6] = [-120, -100, 88.72, 88.73, 1000, -INF]
     out = np.empty_like(x)
     activation_loops.exp(x, out, np.float32(0), np.float32(0))
-    np.testing.assert_allclose(out[:6], [0, np.exp(-100.0), np.exp(np.float64(x[2])), INF, INF, 0], rtol=0.04)
+    np.testing.assert_allclose(
+        out[:6], [0, np.exp(-100.0), np.exp(np.float64(x[2])), INF, INF, 0], rtol=0.04
+    )
 
 
 @pytest.mark.parametrize(("positive", "negative"), [(1, 1), (1, 0), (0, 1), (0, 0)])
@@ -129,14 +143,22 @@ def test_exp_is_zero_subnormal_and_infinite_where_it_should_be():
 def test_is_inf_counts_the_signs_asked_for(positive, negative, dtype):
     x = np.array([NAN, INF, -INF, 0, 3], of(dtype))
     want = np.array([False, bool(positive), bool(negative), False, False])
-    gives("IsInf", [x[1:]], want[1:], opset=20, detect_positive=positive, detect_negative=negative)
+    gives(
+        "IsInf",
+        [x[1:]],
+        want[1:],
+        opset=20,
+        detect_positive=positive,
+        detect_negative=negative,
+    )
     like = np.empty(5, bool)
     node = node_of("IsInf", [x], detect_positive=positive, detect_negative=negative)
     np.testing.assert_array_equal(Bound(node, [x], [like], 20).run()[0], want)
 
 
 @pytest.mark.parametrize(
-    "dtype", [*FLOATS, "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"]
+    "dtype",
+    [*FLOATS, "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"],
 )
 def test_is_nan_knows_every_float(dtype):
     x = np.array([NAN, 0, 3, -2], of(dtype))
@@ -160,7 +182,9 @@ def test_not_and_bitwise_not_turn_truth_and_bits():
 
 
 @pytest.mark.parametrize("opset", [7, 13, 22])
-@pytest.mark.parametrize("operator", ["Abs", "Ceil", "Exp", "Sqrt", "Tanh", "Sin", "Log"])
+@pytest.mark.parametrize(
+    "operator", ["Abs", "Ceil", "Exp", "Sqrt", "Tanh", "Sin", "Log"]
+)
 def test_onnxruntime_agrees_at_every_version(operator, opset):
     x = np.abs(R.standard_normal((3, 5))).astype(np.float32)
     agrees(operator, [x], opset=opset, rtol=1e-6)

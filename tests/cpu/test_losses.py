@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.cpu.movement import give, gives
 
 from seamline.errors import KernelError
-from tests.cpu.movement import give, gives
 
 R = np.random.default_rng(12)
 
@@ -41,12 +41,15 @@ def test_losses_are_the_sums_of_their_samples(reduction, rest, weighted, ignore)
         target.flat[1] = ignore
     weight = R.uniform(0.5, 2, 5).astype(np.float32) if weighted else None
     inputs = [x, target] + ([weight] if weighted else [])
-    form = dict(reduction=reduction, rtol=1e-5, atol=1e-6, opset=13)
-    form |= {} if ignore is None else dict(ignore_index=ignore)
+    form = {"reduction": reduction, "rtol": 1e-5, "atol": 1e-6, "opset": 13}
+    form |= {} if ignore is None else {"ignore_index": ignore}
     want = np.asarray(loss(x, target, weight, reduction, ignore), np.float32)
     gives("NegativeLogLikelihoodLoss", inputs, want, **form)
     low = log_softmax(x.astype(np.float64))
-    want = [np.asarray(loss(low, target, weight, reduction, ignore), np.float32), low.astype(np.float32)]
+    want = [
+        np.asarray(loss(low, target, weight, reduction, ignore), np.float32),
+        low.astype(np.float32),
+    ]
     gives("SoftmaxCrossEntropyLoss", inputs, want, **form)
     gives("SoftmaxCrossEntropyLoss", inputs, want[:1], **form)
 
@@ -54,4 +57,9 @@ def test_losses_are_the_sums_of_their_samples(reduction, rest, weighted, ignore)
 def test_a_class_outside_the_range_is_named_with_its_place():
     x = np.zeros((2, 3), np.float32)
     with pytest.raises(KernelError, match=r"class 3 at \[1\] is outside \[0, 3\)"):
-        give("NegativeLogLikelihoodLoss", [x, np.array([0, 3])], np.zeros(2, np.float32), reduction="none")
+        give(
+            "NegativeLogLikelihoodLoss",
+            [x, np.array([0, 3])],
+            np.zeros(2, np.float32),
+            reduction="none",
+        )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
 from tests.cpu.movement import agrees, gives
 
 R = np.random.default_rng(3)
@@ -64,11 +63,23 @@ def test_a_missing_first_zero_point_is_zero():
 
 @pytest.mark.parametrize(
     ("a", "b"),
-    [((7,), (7, 5)), ((4, 7), (7,)), ((2, 4, 7), (7, 5)), ((2, 4, 7), (2, 7, 5)), ((4, 0), (0, 5))],
+    [
+        ((7,), (7, 5)),
+        ((4, 7), (7,)),
+        ((2, 4, 7), (7, 5)),
+        ((2, 4, 7), (2, 7, 5)),
+        ((4, 0), (0, 5)),
+    ],
 )
 def test_shapes_follow_matmul(a, b):
     a, b = whole("uint8", *a), whole("int8", *b)
-    gives("MatMulInteger", [a, b, np.array(9, np.uint8)], exact(a, b, 9), opset=10, fixed=(1,))
+    gives(
+        "MatMulInteger",
+        [a, b, np.array(9, np.uint8)],
+        exact(a, b, 9),
+        opset=10,
+        fixed=(1,),
+    )
 
 
 def test_onnxruntime_agrees_on_a_larger_product():
@@ -99,7 +110,11 @@ def test_a_quantized_product_saturates_and_rounds_halves_to_even(dtype, per):
 
 def test_a_half_goes_to_the_even_neighbour():
     a, b = np.array([[1], [3], [5]], np.int8), np.array([[1]], np.int8)
-    zero, one, two = np.array(0, np.int8), np.array(1, np.float32), np.array(2, np.float32)
+    zero, one, two = (
+        np.array(0, np.int8),
+        np.array(1, np.float32),
+        np.array(2, np.float32),
+    )
     want = np.array([[0], [2], [2]], np.int8)
     gives("QLinearMatMul", [a, one, zero, b, one, zero, two, zero], want, opset=10)
 

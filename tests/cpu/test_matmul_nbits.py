@@ -5,7 +5,6 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
-
 from tests.cpu.movement import agrees, give, gives, peer
 
 R = np.random.default_rng(41)
@@ -44,7 +43,10 @@ def node(k, n, block, bits, **more):
 
 
 @pytest.mark.parametrize("bits", [2, 4, 8])
-@pytest.mark.parametrize(("k", "block"), [(96, 32), (40, 32), (33, 16), (20, 16), (100, 64), (130, 128), (7, 16)])
+@pytest.mark.parametrize(
+    ("k", "block"),
+    [(96, 32), (40, 32), (33, 16), (20, 16), (100, 64), (130, 128), (7, 16)],
+)
 @pytest.mark.parametrize("zeros", [None, "packed", "float"])
 def test_few_rows_and_many_agree_and_nothing_past_k_is_used(bits, k, block, zeros):
     packed, scale, points, w = quantized(5, k, block, bits, zeros)
@@ -53,14 +55,28 @@ def test_few_rows_and_many_agree_and_nothing_past_k_is_used(bits, k, block, zero
         a = R.integers(-3, 4, (rows, k)).astype(np.float32)
         want = (a @ w.T).astype(np.float32)
         fixed = tuple(range(1, 1 + len(inputs)))
-        gives("MatMulNBits", [a, *inputs], want, fixed=fixed, atol=1e-3, rtol=1e-5, **node(k, 5, block, bits))
+        gives(
+            "MatMulNBits",
+            [a, *inputs],
+            want,
+            fixed=fixed,
+            atol=1e-3,
+            rtol=1e-5,
+            **node(k, 5, block, bits),
+        )
 
 
 def test_scales_and_zero_points_may_be_flat():
     packed, scale, points, w = quantized(5, 96, 32, 4, "packed")
     a = R.integers(-3, 4, (2, 96)).astype(np.float32)
     given = [a, packed, scale.ravel(), points.ravel()]
-    gives("MatMulNBits", given, (a @ w.T).astype(np.float32), atol=1e-4, **node(96, 5, 32, 4))
+    gives(
+        "MatMulNBits",
+        given,
+        (a @ w.T).astype(np.float32),
+        atol=1e-4,
+        **node(96, 5, 32, 4),
+    )
 
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
@@ -75,9 +91,18 @@ def test_half_precision_is_summed_in_float32(dtype, rows):
 @pytest.mark.parametrize("rows", [1, 20])
 def test_a_bias_is_added_behind_inputs_left_out(rows):
     packed, scale, _, w = quantized(6, 64, 32, 8, None)
-    a, bias = R.integers(-3, 4, (rows, 2, 64)).astype(np.float32), R.integers(-9, 9, 6).astype(np.float32)
+    a, bias = (
+        R.integers(-3, 4, (rows, 2, 64)).astype(np.float32),
+        R.integers(-9, 9, 6).astype(np.float32),
+    )
     want = (a @ w.T + bias).astype(np.float32)
-    gives("MatMulNBits", [a, packed, scale, None, None, bias], want, atol=1e-2, **node(64, 6, 32, 8))
+    gives(
+        "MatMulNBits",
+        [a, packed, scale, None, None, bias],
+        want,
+        atol=1e-2,
+        **node(64, 6, 32, 8),
+    )
 
 
 def test_an_omitted_projection_is_its_bias():
@@ -89,12 +114,21 @@ def test_an_omitted_projection_is_its_bias():
 
 
 def test_what_is_not_implemented_is_refused_by_name():
-    a, b, s = np.ones((1, 64), np.float32), np.zeros((6, 2, 16), np.uint8), np.ones((6, 2), np.float32)
+    a, b, s = (
+        np.ones((1, 64), np.float32),
+        np.zeros((6, 2, 16), np.uint8),
+        np.ones((6, 2), np.float32),
+    )
     y = np.zeros((1, 6), np.float32)
     with pytest.raises(NotImplementedError, match="3 bits"):
         give("MatMulNBits", [a, b, s], y, **node(64, 6, 32, 3))
     with pytest.raises(NotImplementedError, match="g_idx"):
-        give("MatMulNBits", [a, b, s, None, np.zeros(64, np.int32)], y, **node(64, 6, 32, 4))
+        give(
+            "MatMulNBits",
+            [a, b, s, None, np.zeros(64, np.int32)],
+            y,
+            **node(64, 6, 32, 4),
+        )
     with pytest.raises(NotImplementedError, match="another device"):
         give("MatMulNBits", [a, b, s], y, **node(64, 6, 32, 4, weight_prepacked=1))
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
+from tests.cpu.movement import Bound, agrees, give, gives, node_of
 
 from seamline.errors import BuildError, KernelError
-from tests.cpu.movement import Bound, agrees, give, gives, node_of
 
 R = np.random.default_rng(5)
 DEFINITIONS = {
@@ -48,11 +48,18 @@ def test_axes_are_an_attribute_and_later_an_input(name, axes, opset):
 
 
 @pytest.mark.parametrize("name", DEFINITIONS)
-@pytest.mark.parametrize("shape", [(40, 129), (4, 16, 7, 11), (3, 1, 1000), (5000,), (2, 90, 40)])
+@pytest.mark.parametrize(
+    "shape", [(40, 129), (4, 16, 7, 11), (3, 1, 1000), (5000,), (2, 90, 40)]
+)
 def test_compiled_kernels_agree_with_the_definition(name, shape):
     x = R.uniform(-1, 1, shape).astype(np.float32)
     x = np.abs(x) + 0.1 if name == "LogSum" else x
-    for axes in [(-1,), (len(shape) - 2, len(shape) - 1)[-len(shape) :], (0,), (max(0, len(shape) - 2),)]:
+    for axes in [
+        (-1,),
+        (len(shape) - 2, len(shape) - 1)[-len(shape) :],
+        (0,),
+        (max(0, len(shape) - 2),),
+    ]:
         axes = tuple(sorted({a % len(shape) for a in axes}))
         want = DEFINITIONS[name](x.astype(np.float64), axis=axes, keepdims=True)
         inputs, attributes = ask(name, x, axes, 18)
@@ -93,7 +100,15 @@ def test_no_axes_means_all_of_them_or_none(name, axes):
     every = np.asarray(DEFINITIONS[name](x.astype(float), keepdims=True), np.float32)
     gives(f"Reduce{name}", inputs, every, opset=18, rtol=1e-5)
     one = DEFINITIONS[name](x.astype(float)[..., None], axis=-1).astype(np.float32)
-    gives(f"Reduce{name}", inputs, one, opset=18, rtol=1e-5, atol=1e-7, noop_with_empty_axes=1)
+    gives(
+        f"Reduce{name}",
+        inputs,
+        one,
+        opset=18,
+        rtol=1e-5,
+        atol=1e-7,
+        noop_with_empty_axes=1,
+    )
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
@@ -104,9 +119,12 @@ def test_nan_of_either_sign_survives(name, sign):
     x[4, 1], x[5, 2] = np.inf, -np.inf
     bound = Bound(node_of(f"Reduce{name}", [x, 1]), [x, np.array([1])], [x[:, :1]], 18)
     (y,) = bound.run()
-    assert np.isnan(y[3, 0]) and not np.isnan(np.delete(y, 3)).any()
+    assert np.isnan(y[3, 0])
+    assert not np.isnan(np.delete(y, 3)).any()
     want = DEFINITIONS[name](x.astype(float), axis=1, keepdims=True)
-    np.testing.assert_allclose(np.delete(y, 3), np.delete(want, 3), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        np.delete(y, 3), np.delete(want, 3), rtol=1e-4, atol=1e-5
+    )
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64", "uint32", "uint64"])
@@ -117,7 +135,9 @@ def test_integers_stay_exact_and_means_go_toward_zero(dtype):
     gives("ReduceSum", [x, axes], x.sum(1, dtype=dtype, keepdims=True), opset=13)
     want = np.array([[(2**24 + 8) // 3], [2 if dtype[0] == "u" else -2]], dtype)
     gives("ReduceMean", [x, axes], want, opset=18)
-    big = np.array([[2**53 + 1, 1]]).astype(dtype) if dtype.endswith("64") else x[:1, :2]
+    big = (
+        np.array([[2**53 + 1, 1]]).astype(dtype) if dtype.endswith("64") else x[:1, :2]
+    )
     gives("ReduceMax", [big, axes], big.max(1, keepdims=True), opset=20)
 
 
@@ -131,14 +151,18 @@ def test_half_precision_is_reduced_in_float32(dtype, name):
 
 
 def test_the_logarithm_of_a_sum_of_exponentials_does_not_overflow():
-    x = np.array([[1e4, 1e4], [-1e4, -np.inf], [np.inf, 0], [-np.inf, -np.inf]], np.float32)
+    x = np.array(
+        [[1e4, 1e4], [-1e4, -np.inf], [np.inf, 0], [-np.inf, -np.inf]], np.float32
+    )
     want = np.array([[1e4 + np.log(2)], [-1e4], [np.inf], [-np.inf]], np.float32)
     gives("ReduceLogSumExp", [x, np.array([1])], want, opset=18, rtol=1e-6)
 
 
 def test_axes_may_change_between_runs():
     x = R.standard_normal((3, 3, 2)).astype(np.float32)
-    bound = Bound(node_of("ReduceSum", [x, 1], keepdims=0), [x, np.array([0])], [x[0]], 13)
+    bound = Bound(
+        node_of("ReduceSum", [x, 1], keepdims=0), [x, np.array([0])], [x[0]], 13
+    )
     np.testing.assert_allclose(bound.run()[0], x.sum(0), rtol=1e-6)
     bound.views["x1"][...] = 1
     np.testing.assert_allclose(bound.run()[0], x.sum(1), rtol=1e-6)
@@ -167,7 +191,10 @@ def test_onnxruntime_agrees_over_spatial_axes(name):
 def test_cumulative_sums_and_products(dtype, exclusive, reverse, axis):
     x = R.integers(1, 4, (2, 3, 4)).astype(dtype)
     line = np.flip(x, axis) if reverse else x
-    for operator, ufunc, first, opset in (("CumSum", np.add, 0, 14), ("CumProd", np.multiply, 1, 26)):
+    for operator, ufunc, first, opset in (
+        ("CumSum", np.add, 0, 14),
+        ("CumProd", np.multiply, 1, 26),
+    ):
         total = ufunc.accumulate(line.astype(np.float64), axis=axis)
         if exclusive:
             total = np.roll(total, 1, axis)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
-
 from tests.cpu.movement import Bound, agrees, gives, node_of
 
 R = np.random.default_rng(21)
@@ -20,18 +19,27 @@ def soft(x, axes):
 @pytest.mark.parametrize(
     ("opset", "attributes", "axes"),
     [
-        (7, {}, (1, 2)), (11, {}, (1, 2)), (11, dict(axis=0), (0, 1, 2)),
-        (12, dict(axis=2), (2,)), (11, dict(axis=-2), (1, 2)), (13, {}, (2,)),
-        (13, dict(axis=1), (1,)), (23, dict(axis=-3), (0,)),
+        (7, {}, (1, 2)), (11, {}, (1, 2)), (11, {"axis": 0}, (0, 1, 2)),
+        (12, {"axis": 2}, (2,)), (11, {"axis": -2}, (1, 2)), (13, {}, (2,)),
+        (13, {"axis": 1}, (1,)), (23, {"axis": -3}, (0,)),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
-def test_the_opset_decides_between_flattening_and_one_axis(opset, attributes, axes, dtype):
+def test_the_opset_decides_between_flattening_and_one_axis(
+    opset, attributes, axes, dtype
+):
     x = R.standard_normal((2, 3, 4)).astype(dtype)
     want = soft(x, axes)
-    tolerance = dict(rtol=2e-3 if dtype == "float16" else 2e-6, atol=1e-6)
+    tolerance = {"rtol": 2e-3 if dtype == "float16" else 2e-6, "atol": 1e-6}
     gives("Softmax", [x], want.astype(dtype), opset=opset, **tolerance, **attributes)
-    gives("LogSoftmax", [x], np.log(want).astype(dtype), opset=opset, **tolerance, **attributes)
+    gives(
+        "LogSoftmax",
+        [x],
+        np.log(want).astype(dtype),
+        opset=opset,
+        **tolerance,
+        **attributes,
+    )
 
 
 def test_rows_of_bfloat16_are_made_in_float32():
@@ -42,7 +50,14 @@ def test_rows_of_bfloat16_are_made_in_float32():
 
 def test_large_arguments_do_not_overflow_and_far_ones_are_zero():
     x = np.array([[1e30, 1e30, -1e30], [700, 0, -700], [-88, 0, -87]], np.float32)
-    gives("Softmax", [x], soft(x, (1,)).astype(np.float32), opset=13, rtol=1e-6, atol=1e-37)
+    gives(
+        "Softmax",
+        [x],
+        soft(x, (1,)).astype(np.float32),
+        opset=13,
+        rtol=1e-6,
+        atol=1e-37,
+    )
     low = np.array([[0, -200, -1e4], [1e4, 0, 5]], np.float32)
     want = np.array([[0, -200, -1e4], [0, -1e4, -9995]], np.float32)
     gives("LogSoftmax", [low], want, opset=13, rtol=1e-6)
@@ -57,7 +72,8 @@ def test_nan_fills_its_row_whatever_its_sign_and_no_other(operator, sign):
     bound = Bound(node_of(operator, [x]), [x], [x], 13)
     (y,) = bound.run()
     assert np.isnan(y[1]).all()
-    assert np.isfinite(y[0]).all() and not np.isnan(y[2]).any()
+    assert np.isfinite(y[0]).all()
+    assert not np.isnan(y[2]).any()
     share = soft(x, (1,))[2].astype(np.float32)
     np.testing.assert_allclose(y[2] if operator == "Softmax" else np.exp(y[2]), share)
 
@@ -85,6 +101,8 @@ def test_many_rows_shared_by_threads_agree_with_onnxruntime(n):
 
 
 def test_the_exponential_is_right_to_the_last_places_over_its_whole_range():
-    x = np.stack([np.zeros(5000), -np.linspace(0, 87.3, 5000)], axis=1).astype(np.float32)
+    x = np.stack([np.zeros(5000), -np.linspace(0, 87.3, 5000)], axis=1).astype(
+        np.float32
+    )
     got = Bound(node_of("Softmax", [x]), [x], [x], 13).run()[0][:, 1]
     np.testing.assert_allclose(got, soft(x, (1,))[:, 1], rtol=5e-7)

@@ -19,9 +19,8 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
-from seamline_cpu.jit import jit
+from seamline_cpu.jit import jit, native
 
 __all__ = [
     "WORDS",
@@ -43,7 +42,7 @@ def _pointer(builder: Any, address: Any) -> Any:
     return builder.inttoptr(address, _WORD.as_pointer())
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@native
 def _load(context: Any, address: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.load_atomic(_pointer(builder, args[0]), "acquire", 8)
@@ -51,7 +50,7 @@ def _load(context: Any, address: Any) -> Any:
     return types.int64(types.int64), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@native
 def _store(context: Any, address: Any, value: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         builder.store_atomic(args[1], _pointer(builder, args[0]), "seq_cst", 8)
@@ -60,7 +59,7 @@ def _store(context: Any, address: Any, value: Any) -> Any:
     return types.void(types.int64, types.int64), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@native
 def _add(context: Any, address: Any, value: Any) -> Any:
     """Add, and give the value before."""
 
@@ -71,7 +70,7 @@ def _add(context: Any, address: Any, value: Any) -> Any:
     return types.int64(types.int64, types.int64), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@native
 def _swap(context: Any, address: Any, expected: Any, value: Any) -> Any:
     """Put ``value`` where ``expected`` stands; give what stood there."""
 
@@ -83,7 +82,7 @@ def _swap(context: Any, address: Any, expected: Any, value: Any) -> Any:
     return types.int64(types.int64, types.int64, types.int64), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@native
 def _pause(context: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         if _X86:
@@ -95,7 +94,7 @@ def _pause(context: Any) -> Any:
     return types.void(), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@native
 def _call(context: Any, function: Any, arguments: Any, share: Any, shares: Any) -> Any:
     """Call ``void(arguments, share, shares)`` at an address."""
 
@@ -111,14 +110,15 @@ def _call(context: Any, function: Any, arguments: Any, share: Any, shares: Any) 
 def _pointer_to(element: Any) -> Any:
     """Make the intrinsic that takes an address for a C array of ``element``."""
 
-    @intrinsic  # type: ignore[untyped-decorator]
+    @native
     def pointer(context: Any, address: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             return builder.inttoptr(
                 args[0], context.get_value_type(signature.return_type)
             )
 
-        return types.CPointer(element)(types.int64), generate
+        kind: Any = types.CPointer
+        return kind(element)(types.int64), generate
 
     return pointer
 

@@ -21,13 +21,15 @@ import attrs
 import numpy as np
 from numba import types
 from numba.core.ccallback import CFunc
+from numba.core.compiler_lock import global_compiler_lock
 
 from seamline_cpu.atomics import WORDS, launch, run_alone, serve
 from seamline_cpu.jit_cache import attach
 
 __all__ = ["Command", "bind", "close", "command"]
 
-_ARGUMENTS = (types.CPointer(types.int64), types.int64, types.int64)
+_POINTER: Any = types.CPointer  # Numba has no types of its own for mypy here
+_ARGUMENTS = (_POINTER(types.int64), types.int64, types.int64)
 _SPINS = 4000  # pauses of some 15-40 ns each: about 100 us, twice what waking takes
 
 
@@ -37,12 +39,11 @@ class Command:
 
     function: Callable[..., None]
     _compiled: Any = attrs.field(default=None, init=False)
-    _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
 
     @property
     def address(self) -> int:
         """Give the C function's address, compiled or loaded from the cache."""
-        with self._lock:
+        with global_compiler_lock:
             if self._compiled is None:
                 options = {"error_model": "numpy"}
                 made = CFunc(self.function, (_ARGUMENTS, types.void), {}, options)

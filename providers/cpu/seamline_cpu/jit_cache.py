@@ -33,6 +33,8 @@ _warned: set[str] = set()
 
 def attach(dispatcher: Any, function: Callable[..., Any]) -> None:
     """Give a Numba dispatcher its place on disk, or none with one warning."""
+    if function.__code__.co_filename.startswith("<"):
+        return  # typed in or made by exec: there is no file to keep it beside
     try:
         dispatcher._cache = SafeCache(function)
     except (RuntimeError, OSError, AttributeError) as error:

@@ -16,7 +16,8 @@ from typing import Any
 from llvmlite import binding, ir
 from numba import types
 from numba.core import cgutils, config
-from numba.extending import intrinsic
+
+from seamline_cpu.jit import native
 
 __all__ = [
     "COLUMNS",
@@ -143,7 +144,7 @@ def _tile(element: Any, multiply: Any, *, tabled: bool = False) -> Any:
     return types.void(*[types.int64] * (7 if tabled else 6)), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@native
 def tap_tile(
     context: Any,
     left: Any,
@@ -158,7 +159,7 @@ def tap_tile(
     return _tile(_F32, _multiply_add, tabled=True)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@native
 def dot_tile(
     context: Any, left: Any, right: Any, depth: Any, bias: Any, out: Any, pitch: Any
 ) -> Any:
@@ -170,7 +171,7 @@ def dot_tile(
     return _tile(_F32, _multiply_add)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@native
 def word_tile(
     context: Any, left: Any, right: Any, depth: Any, bias: Any, out: Any, pitch: Any
 ) -> Any:
@@ -178,7 +179,7 @@ def word_tile(
     return _tile(_I32, _pair_sum)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@native
 def copy_row(context: Any, target: Any, source: Any) -> Any:
     """Copy ``COLUMNS`` 32-bit words between addresses."""
 
@@ -194,7 +195,7 @@ def copy_row(context: Any, target: Any, source: Any) -> Any:
     return types.void(types.int64, types.int64), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@native
 def tap_strip(
     context: Any,
     pixels: Any,

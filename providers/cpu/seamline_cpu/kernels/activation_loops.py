@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from seamline_cpu.kernels import float32_math as f32
-from seamline_cpu.kernels.float32_math import fused
+from seamline_cpu.kernels.rows import fused
 
 __all__ = [
     "celu",

@@ -269,4 +269,4 @@ def mean_variance_normalization(
     wide = x.astype(_wide(x.dtype))
     wide -= wide.mean(axis=tuple(axes), keepdims=True)
     std = np.sqrt(np.square(wide).mean(axis=tuple(axes), keepdims=True))
-    return (wide / (std + wide.dtype.type(1e-9))).astype(x.dtype)
+    return np.asarray(wide / (std + wide.dtype.type(1e-9)), x.dtype)

@@ -10,6 +10,7 @@ magnitude.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +24,7 @@ __all__ = ["converter", "is_direct", "to_e8m0", "to_float8", "to_integer"]
 _FLOATS_8 = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")
 _SMALL_FLOATS = ("float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn")
 _SMALL_INTEGERS = ("int4", "uint4", "int2", "uint2")
+_LONG = ("int32", "int64", "uint32", "uint64")
 _E8M0 = "float8_e8m0fnu"
 _E8M0_BIAS = 127
 _LARGEST = {
@@ -73,16 +75,19 @@ def to_integer(x: Array, out: Array) -> None:
         Any integer type, of the same shape. One narrower than 32 bits gets the low bits
         of the int32.
     """
-    if not x.size:
-        return
     if out.dtype.itemsize < 4:
         whole = np.empty(x.shape, np.int32)
         to_integer(x, whole)
         _copy(whole, out)
         return
     info = np.iinfo(out.dtype)
-    low, high = int(info.min), int(info.max)
-    x = _as_float(x)
+    _cut(int(info.min), int(info.max), _as_float(x), out)
+
+
+def _cut(low: int, high: int, x: Array, out: Array) -> None:
+    """Write float32 or float64 as integers of 32 or 64 bits that end at low and high."""
+    if not x.size:
+        return
     # Python compares a float with an integer exactly; NaN fails both.
     if float(x.min()) > low - 1 and float(x.max()) < high + 1:
         _copy(x, out)
@@ -228,6 +233,9 @@ def converter(source: str, target: str, saturate: bool, round_mode: str) -> Conv
     if source == "string":
         wide = "int64" if _is_integer(target) else "float64"
         return _from_text(target, converter(wide, target, saturate, round_mode))
+    if source in ("float32", "float64") and target in _LONG:
+        info = np.iinfo(target)
+        return functools.partial(_cut, int(info.min), int(info.max))
     return _to_other(target, saturate, round_mode)
 
 

@@ -219,7 +219,8 @@ def _by_numpy(call: Call, window: Window) -> Run:
     kind = np.float64 if x.dtype == np.float64 else np.float32
 
     def run() -> None:
-        wide = [None if v is None else v.astype(kind, copy=False) for v in (x, w, bias)]
-        out[...] = convolve(wide[0], wide[1], wide[2], window, groups)
+        wide_x, wide_w = x.astype(kind, copy=False), w.astype(kind, copy=False)
+        wide_bias = None if bias is None else bias.astype(kind, copy=False)
+        out[...] = convolve(wide_x, wide_w, wide_bias, window, groups)
 
     return run

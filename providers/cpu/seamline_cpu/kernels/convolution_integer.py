@@ -69,13 +69,12 @@ def _centred(w: _Array, zero: _Array | None) -> _Array:
 
 
 def _packed(call: Call, index: int, zero: int, groups: int) -> tuple[_Array, Run | None]:
-    known = [call.constant(i) for i in (index, zero)]
-    fixed = known[0] is not None and (call.input(zero) is None or known[1] is not None)
-    if fixed:
+    weights, point = call.constant(index), call.constant(zero)
+    if weights is not None and (call.input(zero) is None or point is not None):
         indices = {index} if call.input(zero) is None else {index, zero}
-        weights, point = known
+        kept, known = weights, point
         return call.resident(
-            f"words/{groups}", indices, lambda: pack_words(_centred(weights, point), groups)
+            f"words/{groups}", indices, lambda: pack_words(_centred(kept, known), groups)
         ), None
     w, point = call.inputs[index], call.input(zero)
     laid = pack_words(_centred(w, point), groups)

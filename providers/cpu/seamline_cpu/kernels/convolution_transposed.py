@@ -201,7 +201,7 @@ def _by_numpy(
     kind = np.float64 if x.dtype == np.float64 else np.float32
     parts = x.astype(kind).reshape(x.shape[0], groups, x.shape[1] // groups, -1)
     weights = w.astype(kind).reshape(groups, w.shape[0] // groups, -1)
-    columns = np.einsum("ngcp,gcr->ngrp", parts, weights)
+    columns: _Array = np.matmul(weights.transpose(0, 2, 1), parts)
     shape = (x.shape[0], w.shape[1] * groups, *w.shape[2:], *x.shape[2:])
     whole = overlapped(columns.reshape(shape), window)
     if bias is not None:

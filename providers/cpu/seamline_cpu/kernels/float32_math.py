@@ -10,32 +10,11 @@ function's text gives the error measured against float64, in units of the last p
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
-
-import numba
 import numpy as np
 
-from seamline_cpu.jit_cache import attach
+from seamline_cpu.kernels.rows import fused
 
-__all__ = ["erf", "exp", "expm1", "fused", "log1p_unit", "sigmoid", "tanh"]
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def fused(function: F) -> F:
-    """
-    Compile as :func:`seamline_cpu.jit.jit` does, with a * b + c as one instruction.
-
-    Only the rounding between the two goes; NaN, infinity and signed zero are kept.
-    """
-    flags = {"contract"}
-    compiled: Any = numba.njit(nogil=True, error_model="numpy", fastmath=flags)(
-        function
-    )
-    attach(compiled, function)
-    return compiled  # type: ignore[no-any-return]
-
+__all__ = ["erf", "exp", "expm1", "log1p_unit", "sigmoid", "tanh"]
 
 _ONE = np.float32(1.0)
 _LOG2_E = np.float32(1.4426950408889634)

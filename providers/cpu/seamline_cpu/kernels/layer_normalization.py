@@ -27,8 +27,12 @@ CONTRIB = "com.microsoft"
 f4 = np.float32
 
 
+# ``held`` keeps the row between the passes: a loop that reads x and writes y would not be
+# made into vector code where they are one array.
+
+
 @sums
-def _layer_norm_row(x: Any, w: Any, b: Any, eps: Any, y: Any) -> Any:
+def _layer_norm_row(x: Any, w: Any, b: Any, eps: Any, y: Any, held: Any) -> Any:
     """Write ``(x - mean) / sqrt(var + eps) * w + b``; give mean and factor."""
     n = x.shape[0]
     total = f4(0.0)
@@ -38,45 +42,49 @@ def _layer_norm_row(x: Any, w: Any, b: Any, eps: Any, y: Any) -> Any:
     total = f4(0.0)
     for j in range(n):
         d = x[j] - mean
+        held[j] = d
         total += d * d
     inv = f4(1.0) / np.sqrt(f4(total / f4(n)) + eps)
     for j in range(n):
-        y[j] = (x[j] - mean) * inv * w[j] + b[j]
+        y[j] = held[j] * inv * w[j] + b[j]
     return mean, inv
 
 
 @sums
-def _rms_norm_row(x: Any, w: Any, eps: Any, y: Any) -> Any:
+def _rms_norm_row(x: Any, w: Any, eps: Any, y: Any, held: Any) -> Any:
     """Write ``x / sqrt(mean(x * x) + eps) * w``; give the factor."""
     n = x.shape[0]
     total = f4(0.0)
     for j in range(n):
+        held[j] = x[j]
         total += x[j] * x[j]
     inv = f4(1.0) / np.sqrt(f4(total / f4(n)) + eps)
     for j in range(n):
-        y[j] = x[j] * inv * w[j]
+        y[j] = held[j] * inv * w[j]
     return inv
 
 
 @command
 def _layer_norm_rows(a: Any, share: int, shares: int) -> None:
-    """Arguments: rows, n, addresses of x, w, b, epsilon, y, means and factors."""
+    """Arguments: rows, n, addresses of x, w, b, epsilon, y, means, factors, scratch."""
     rows, n = a[0], a[1]
     x, y = matrix(floats(a[2]), rows, n), matrix(floats(a[6]), rows, n)
     w, b = matrix(floats(a[3]), 1, n)[0], matrix(floats(a[4]), 1, n)[0]
     eps, means, factors = floats(a[5])[0], floats(a[7]), floats(a[8])
+    held = matrix(floats(a[9]), shares, n)[share]
     for i in range(rows * share // shares, rows * (share + 1) // shares):
-        means[i], factors[i] = _layer_norm_row(x[i], w, b, eps, y[i])
+        means[i], factors[i] = _layer_norm_row(x[i], w, b, eps, y[i], held)
 
 
 @command
 def _rms_norm_rows(a: Any, share: int, shares: int) -> None:
-    """Arguments: rows, n, addresses of x, w, epsilon, y and factors."""
+    """Arguments: rows, n, addresses of x, w, epsilon, y, factors and scratch."""
     rows, n = a[0], a[1]
     x, y = matrix(floats(a[2]), rows, n), matrix(floats(a[5]), rows, n)
     w, eps, factors = matrix(floats(a[3]), 1, n)[0], floats(a[4])[0], floats(a[6])
+    held = matrix(floats(a[7]), shares, n)[share]
     for i in range(rows * share // shares, rows * (share + 1) // shares):
-        factors[i] = _rms_norm_row(x[i], w, eps, y[i])
+        factors[i] = _rms_norm_row(x[i], w, eps, y[i], held)
 
 
 def _normalize(
@@ -136,11 +144,12 @@ def _bind(
     inv = np.empty(outer, f4) if inv is None else inv
     out = y.reshape(outer, n)
     small, threads = np.array([eps], f4), threads_of(call.options)
+    held = np.empty((threads, n), f4)
     if not centred:
-        arrays = (rows, w, small, out, inv)
+        arrays = (rows, w, small, out, inv, held)
         return bind_rows(_rms_norm_rows, outer, n, arrays, x.size * 2, threads)
     b = np.zeros(n, f4) if b is None else b.reshape(n)
-    every = (rows, w, b, small, out, mean, inv)
+    every = (rows, w, b, small, out, mean, inv, held)
     return bind_rows(_layer_norm_rows, outer, n, every, x.size * 2, threads)
 
 

@@ -17,6 +17,8 @@ import numpy as np
 
 from seamline.kernels import Call, Run
 from seamline.provider import Array
+from seamline_cpu.kernels.packed_product import pack_panels, packed
+from seamline_cpu.kernels.rows import threads_of
 from seamline_cpu.table import TABLE
 
 __all__ = ["integer_product"]
@@ -63,24 +65,55 @@ def integer_product(
     left = a[None] if a.ndim == 1 else a
     right = b[:, None] if b.ndim == 1 else b
     fixed = call.constant(b_index) is not None and b.size * 4 <= _KEEP
-    wide_left = np.empty(left.shape, np.float32)
-    k = left.shape[-1]
+    multiply = _bound(call, left, right, b_index, fixed)
 
-    def columns() -> tuple[Array, Array]:
-        return _signed(right), _sum(right, -2)
+    def columns() -> Array:
+        return _sum(right, -2)
 
-    kept = call.resident("signed float32", (b_index,), columns) if fixed else None
+    kept = call.resident("column sums", (b_index,), columns) if fixed else None
+    k = np.int32(left.shape[-1])
 
     def run() -> Array:
-        wide, below = kept or columns()
-        total = _exact(_signed(left, wide_left), wide)
+        total = multiply()
         p, q = _middle(zeros[0], a, -1), _middle(zeros[1], b, -2)
         if p.any():
-            total -= p * below
+            total -= p * (columns() if kept is None else kept)
         if q.any():
             total -= q * _sum(left, -1)
-            total += p * q * np.int32(k)
+            total += p * q * k
         return total.reshape(shape)
+
+    return run
+
+
+def _bound(
+    call: Call, a: Array, b: Array, b_index: int, fixed: bool
+) -> Callable[[], Array]:
+    """Bind the product of operands moved into [-128, 127]: packed where B is constant."""
+    wide = np.empty(a.shape, np.float32)
+    k, n = b.shape[-2:]
+    if not fixed or b.ndim > 2 or 0 in (*a.shape, k, n):
+        return lambda: _exact(_signed(a, wide), _signed(b))
+    cuts = [slice(i, min(i + _EXACT_RUN, k)) for i in range(0, k, _EXACT_RUN)]
+    tag = f"signed panels of {b.shape}"
+    panels = call.resident(
+        tag, (b_index,), lambda: [pack_panels(_signed(b[cut])) for cut in cuts]
+    )
+    rows, threads = wide.reshape(-1, k), threads_of(call.options)
+    part = np.empty((len(rows), n), np.float32)
+    steps = [
+        packed(rows[:, cut], panel, part, threads)
+        for cut, panel in zip(cuts, panels, strict=True)
+    ]
+
+    def run() -> Array:
+        _signed(a, wide)
+        steps[0]()
+        total = part.astype(np.int32)
+        for step in steps[1:]:
+            step()
+            total += part.astype(np.int32)
+        return total.reshape(*a.shape[:-1], n)
 
     return run
 

@@ -21,11 +21,19 @@ import numpy as np
 
 from seamline.kernels import Call, Run
 from seamline.provider import Array, NodeView
-from seamline_cpu.atomics import bytes_at, floats
+from seamline_cpu.atomics import floats
 from seamline_cpu.commands import bind, command
 from seamline_cpu.jit import jit
+from seamline_cpu.kernels.code_strips import (
+    add_codes_2,
+    add_codes_4,
+    add_codes_8,
+    unpack_2,
+    unpack_4,
+    unpack_8,
+)
 from seamline_cpu.kernels.packed_product import SPARE, pack_left, tile
-from seamline_cpu.kernels.rows import fused, threads_of
+from seamline_cpu.kernels.rows import threads_of
 from seamline_cpu.table import TABLE
 from seamline_cpu.tiles import COLUMNS, ROWS
 
@@ -67,14 +75,24 @@ class Weights:
         return int(self.codes.shape[1] * self.codes.shape[2] * (8 // self.bits))
 
 
-@fused
-def _add_byte(codes: Any, a: Any, bits: int, planes: int, sums: Any) -> None:
-    """Add one byte's codes of a panel, each times its value of ``a``."""
-    mask = np.uint8((1 << bits) - 1)
-    for plane in range(planes):
-        x, shift = a[plane], np.uint8(plane * bits)
-        for c in range(COLUMNS):
-            sums[c] += x * f4(np.int32((codes[c] >> shift) & mask))
+@jit
+def _add_codes(bits: int, codes: int, count: int, values: int, sums: int) -> None:
+    if bits == 4:
+        add_codes_4(codes, count, values, sums)
+    elif bits == 8:
+        add_codes_8(codes, count, values, sums)
+    else:
+        add_codes_2(codes, count, values, sums)
+
+
+@jit
+def _unpack(bits: int, codes: int, count: int, scale: int, zero: int, out: int) -> None:
+    if bits == 4:
+        unpack_4(codes, count, scale, zero, out)
+    elif bits == 8:
+        unpack_8(codes, count, scale, zero, out)
+    else:
+        unpack_2(codes, count, scale, zero, out)
 
 
 @command
@@ -82,22 +100,18 @@ def _few(a: Any, share: int, shares: int) -> None:
     """Multiply each row of A by panels of codes."""
     blocks, width, bits, n = a[_BLOCKS], a[_WIDTH], a[_BITS], a[_N]
     planes, panels = 8 // bits, (n + COLUMNS - 1) // COLUMNS
-    part = floats(a[_SCRATCH] + share * a[_STRIDE])
-    total = floats(a[_SCRATCH] + share * a[_STRIDE] + 4 * COLUMNS)
+    sums = a[_SCRATCH] + share * a[_STRIDE]
+    part, total = floats(sums), floats(sums + 4 * COLUMNS)
     for p in range(panels * share // shares, panels * (share + 1) // shares):
         for m in range(a[_M]):
             for c in range(COLUMNS):
                 total[c] = f4(0.0)
             for b in range(blocks):
-                for c in range(COLUMNS):
-                    part[c] = f4(0.0)
-                at = (p * blocks + b) * width * COLUMNS
+                at = p * blocks + b
                 x = a[_A] + 4 * (m * blocks + b) * width * planes
-                for j in range(width):
-                    codes = bytes_at(a[_CODES] + at + j * COLUMNS)
-                    _add_byte(codes, floats(x + 4 * j * planes), bits, planes, part)
-                factors = 4 * (p * blocks + b) * COLUMNS
-                scale, zero = floats(a[_SCALE] + factors), floats(a[_ZERO] + factors)
+                _add_codes(bits, a[_CODES] + at * width * COLUMNS, width, x, sums)
+                scale = floats(a[_SCALE] + 4 * at * COLUMNS)
+                zero = floats(a[_ZERO] + 4 * at * COLUMNS)
                 weight = floats(a[_SUMS])[m * blocks + b]
                 for c in range(COLUMNS):
                     total[c] += scale[c] * (part[c] - zero[c] * weight)
@@ -106,33 +120,19 @@ def _few(a: Any, share: int, shares: int) -> None:
                 y[c] = total[c]
 
 
-@jit
-def _unpack(codes: Any, scale: Any, zero: Any, shift: int, mask: int, out: Any) -> None:
-    for c in range(COLUMNS):
-        code = f4(np.int32((codes[c] >> np.uint8(shift)) & np.uint8(mask)))
-        out[c] = (code - zero[c]) * scale[c]
-
-
 @command
 def _many(a: Any, share: int, shares: int) -> None:
     """Unpack a panel of weights, and multiply all of A, packed, by it."""
     blocks, width, bits, n = a[_BLOCKS], a[_WIDTH], a[_BITS], a[_N]
-    m, depth = a[_M], a[_K]
-    planes, panels, mask = 8 // bits, (n + COLUMNS - 1) // COLUMNS, (1 << bits) - 1
+    m, depth, size = a[_M], a[_K], width * (8 // bits)
+    panels = (n + COLUMNS - 1) // COLUMNS
     right = a[_SCRATCH] + share * a[_STRIDE]
     spare = right + a[_STRIDE] - 4 * SPARE
     for p in range(panels * share // shares, panels * (share + 1) // shares):
         for b in range(blocks):
-            factors = 4 * (p * blocks + b) * COLUMNS
-            scale, zero = floats(a[_SCALE] + factors), floats(a[_ZERO] + factors)
-            for j in range(width):
-                at = ((p * blocks + b) * width + j) * COLUMNS
-                for plane in range(planes):
-                    k = (b * width + j) * planes + plane
-                    if k < depth:
-                        out = floats(right + 4 * k * COLUMNS)
-                        codes = bytes_at(a[_CODES] + at)
-                        _unpack(codes, scale, zero, plane * bits, mask, out)
+            at, out = p * blocks + b, right + 4 * b * size * COLUMNS
+            scale, zero = a[_SCALE] + 4 * at * COLUMNS, a[_ZERO] + 4 * at * COLUMNS
+            _unpack(bits, a[_CODES] + at * width * COLUMNS, width, scale, zero, out)
         for r in range(0, m, ROWS):
             y = a[_Y] + 4 * (r * n + p * COLUMNS)
             left = a[_A] + 4 * r * depth
@@ -253,7 +253,7 @@ def _many_rows(rows: Array, w: Weights, y: Array, threads: int) -> Run:
     m, k = rows.shape
     wide = rows if rows.dtype == f4 else np.empty(rows.shape, f4)
     left = np.empty((-(-m // ROWS), k, ROWS), f4)
-    stride = k * COLUMNS + SPARE
+    stride = w.padded * COLUMNS + SPARE
     scratch = np.zeros((threads, stride), f4)
     arguments = [*_arguments(w, left, left, y, k), scratch.ctypes.data, 4 * stride]
     shares = threads if m * w.codes.size >= 1 << 16 else 1

@@ -21,7 +21,7 @@ from seamline_cpu.atomics import floats
 from seamline_cpu.commands import bind, command
 from seamline_cpu.jit import jit
 from seamline_cpu.kernels.rows import sums
-from seamline_cpu.tiles import COLUMNS, ROWS, dot_tile
+from seamline_cpu.tiles import COLUMNS, ROWS, copy_row, dot_tile
 
 __all__ = [
     "SPARE",
@@ -59,23 +59,20 @@ def _pack_rows(a: Any, down: int, along: int, rows: int, depth: int, out: Any) -
 
 @jit
 def _pack_panel(
-    b: Any, down: int, along: int, columns: int, depth: int, out: Any
+    b: int, down: int, along: int, columns: int, depth: int, out: int
 ) -> None:
-    """Write up to ``COLUMNS`` columns of ``b`` as (depth, COLUMNS), zeros past the end."""
+    """Write up to ``COLUMNS`` columns at ``b`` as (depth, COLUMNS), zeros past the end."""
+    if along == 1 and columns >= COLUMNS:
+        for k in range(depth):
+            copy_row(out + 4 * k * COLUMNS, b + 4 * k * down)
+        return
+    source, target = floats(b), floats(out)
     if columns < COLUMNS:
         for i in range(depth * COLUMNS):
-            out[i] = f4(0.0)
+            target[i] = f4(0.0)
+    for j in range(min(columns, COLUMNS)):
         for k in range(depth):
-            for j in range(columns):
-                out[k * COLUMNS + j] = b[k * down + j * along]
-    elif along == 1:
-        for k in range(depth):
-            for j in range(COLUMNS):
-                out[k * COLUMNS + j] = b[k * down + j]
-    else:
-        for j in range(COLUMNS):
-            for k in range(depth):
-                out[k * COLUMNS + j] = b[k * down + j * along]
+            target[k * COLUMNS + j] = source[k * down + j * along]
 
 
 @jit
@@ -141,8 +138,8 @@ def _stacked(a: Any, share: int, shares: int) -> None:
                 source, a[_A_1], a[_A_2], m - r * ROWS, depth, floats(left + r * size)
             )
         for column in range(0, n, COLUMNS):
-            source = floats(a[_B] + 4 * (i * a[_B_0] + column * a[_B_2]))
-            _pack_panel(source, a[_B_1], a[_B_2], n - column, depth, floats(right))
+            source = a[_B] + 4 * (i * a[_B_0] + column * a[_B_2])
+            _pack_panel(source, a[_B_1], a[_B_2], n - column, depth, right)
             for r in range(rows):
                 y = a[_Y] + 4 * ((i * m + r * ROWS) * n + column)
                 tile(
@@ -166,9 +163,22 @@ def _dot(a: Any, b: Any, n: int) -> Any:
 
 
 @sums
-def _add_scaled(factor: Any, b: Any, n: int, y: Any) -> None:
-    for j in range(n):
-        y[j] += factor * b[j]
+def _add_scaled(x: Any, b: Any, down: int, count: int, n: int, y: Any) -> None:
+    """Add ``count`` rows of ``b``, each times its value of ``x``, four at a time."""
+    whole = count - count % 4
+    for k in range(0, whole, 4):
+        x0, x1, x2, x3 = x[k], x[k + 1], x[k + 2], x[k + 3]
+        at = k * down
+        for j in range(n):
+            y[j] += (
+                x0 * b[at + j]
+                + x1 * b[at + down + j]
+                + x2 * b[at + 2 * down + j]
+                + x3 * b[at + 3 * down + j]
+            )
+    for k in range(whole, count):
+        for j in range(n):
+            y[j] += x[k] * b[k * down + j]
 
 
 @command
@@ -185,21 +195,17 @@ def _few_rows(a: Any, share: int, shares: int) -> None:
     for i in range(m):
         for j in range(low, high):
             floats(a[_Y])[i * n + j] = f4(0.0)
-    for k in range(depth):
-        row = floats(a[_B] + 4 * (k * down + low))
-        for i in range(m):
-            y = floats(a[_Y] + 4 * (i * n + low))
-            _add_scaled(floats(a[_A])[i * depth + k], row, high - low, y)
+    for i in range(m):
+        y = floats(a[_Y] + 4 * (i * n + low))
+        x = floats(a[_A] + 4 * i * depth)
+        _add_scaled(x, floats(a[_B] + 4 * low), down, depth, high - low, y)
 
 
 @jit
 def _pack_panels(b: Any, down: int, along: int, n: int, depth: int, out: Any) -> None:
     for p in range((n + COLUMNS - 1) // COLUMNS):
         column = p * COLUMNS
-        source, target = (
-            floats(b + 4 * column * along),
-            floats(out + 4 * column * depth),
-        )
+        source, target = b + 4 * column * along, out + 4 * column * depth
         _pack_panel(source, down, along, n - column, depth, target)
 
 
@@ -212,7 +218,8 @@ def _pack_left(a: int, down: int, m: int, depth: int, out: int) -> None:
 
 def pack_left(a: Array, out: Array) -> None:
     """Write (M, K), of unit inner stride, as (panels, K, ROWS), padded with zeros."""
-    _pack_left(a.ctypes.data, a.strides[0] // 4, *a.shape, out.ctypes.data)
+    m, depth = a.shape
+    _pack_left(a.ctypes.data, a.strides[0] // 4, m, depth, out.ctypes.data)
 
 
 def _strides(x: Array) -> list[int]:
@@ -228,7 +235,8 @@ def pack_panels(b: Array) -> Array:
     """Give (K, N), of any strides, as (panels, K, COLUMNS), padded with zeros."""
     depth, n = b.shape
     out = np.empty((-(-n // COLUMNS), depth, COLUMNS), f4)
-    _pack_panels(b.ctypes.data, *_strides(b), n, depth, out.ctypes.data)
+    down, along = _strides(b)
+    _pack_panels(b.ctypes.data, down, along, n, depth, out.ctypes.data)
     return out
 
 

@@ -171,7 +171,8 @@ class Formula:
         )
 
     def _part(self, x: Array, out: Array, a: float, b: float, large: bool) -> Run:
-        half = x.dtype.name in ("float16", "bfloat16")
+        # ``x`` is wider than ``out`` where a bias was added to halves in float32.
+        half = out.dtype.name in ("float16", "bfloat16")
         compiled = large and (half or x.dtype == np.float32)
         if compiled:
             # Another type of the same arguments would be compiled once more.

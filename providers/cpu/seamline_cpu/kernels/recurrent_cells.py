@@ -66,7 +66,7 @@ def _activations(
     alphas = iter(view.attributes.get("activation_alpha") or ())
     betas = iter(view.attributes.get("activation_beta") or ())
     clip = view.attributes.get("clip", 0.0)
-    made = []
+    made: list[Activation] = []
     for name in names:
         function = _PLAIN.get(name.lower())
         if function is None:

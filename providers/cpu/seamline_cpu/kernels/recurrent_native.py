@@ -129,10 +129,8 @@ def bind_lstm(call: Call, steps: Steps) -> Run:
     flat = np.empty((count * batch, w.shape[2]), np.float32)
     straight = steps.x.flags.c_contiguous
     inputs = steps.x.reshape(flat.shape) if straight else flat
-    bias = None
-    if b is not None:
-        known = call.constant(3)
-        bias = _summed(b) if known is None else call.resident("sum", {3}, lambda: _summed(known))
+    known = call.constant(3)
+    bias = None if known is None else call.resident("sum", {3}, lambda: _summed(known))
     lengths = None if steps.lengths is None else np.empty(batch, np.int64)
 
     def prepare() -> None:
@@ -145,7 +143,7 @@ def bind_lstm(call: Call, steps: Steps) -> Run:
         for d in range(ways):
             np.matmul(inputs, turned[d], out=gates[d])
             if b is not None:
-                np.add(gates[d], bias[d] if known is not None else _summed(b)[d], gates[d])
+                np.add(gates[d], (_summed(b) if bias is None else bias)[d], gates[d])
         for state, start in zip(states, steps.initial, strict=True):
             state[...] = 0 if start is None else start
 

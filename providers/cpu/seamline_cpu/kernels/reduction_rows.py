@@ -115,7 +115,8 @@ def last_axes(name: str, x: Array, y: Array, threads: int) -> Run | None:
     if name not in _LAST:
         return None
     arrays = (x, y, np.array([_LAST[name]], np.int64))
-    return bind_rows(_last_axes, *x.shape, arrays, x.size, threads)
+    rows, n = x.shape
+    return bind_rows(_last_axes, rows, n, arrays, x.size, threads)
 
 
 def middle_axes(name: str, x: Array, y: Array, threads: int) -> Run | None:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import numba
 import numpy as np
+from numba.np.numpy_support import carray
 
 from seamline.provider import Array
 from seamline_cpu.commands import Command, bind
@@ -20,7 +21,7 @@ from seamline_cpu.jit_cache import attach
 
 __all__ = [
     "bind_rows",
-    "exp_row",
+    "exp_in_place",
     "fused",
     "matrix",
     "max_of_row",
@@ -78,7 +79,7 @@ def bind_rows(
 @jit
 def matrix(pointer: Any, rows: int, n: int) -> Any:
     """See an address as a C-contiguous matrix."""
-    return numba.carray(pointer, (rows, n))
+    return carray(pointer, (rows, n))
 
 
 @jit
@@ -99,16 +100,16 @@ def max_of_row(x: Any) -> Any:
 
 
 @fused
-def exp_row(x: Any, shift: Any, y: Any) -> None:
+def exp_in_place(y: Any) -> None:
     """
-    Write ``exp(x - shift)`` for arguments of at most zero; below 2**-126 it is zero.
+    Replace a row by its exponentials; for at most zero only, below 2**-126 zero.
 
     Cephes' reduction and minimax polynomial: relative error under 2 ulp of the argument
     as rounded. Adding 1.5 * 2**23 rounds to a whole number, whose low bits then stand
     ready to be shifted into an exponent.
     """
-    for j in range(x.shape[0]):
-        v = x[j] - shift
+    for j in range(y.shape[0]):
+        v = y[j]
         t = v * f4(1.44269504) + f4(12582912.0)
         n = t - f4(12582912.0)
         r = (v - n * f4(0.693359375)) - n * f4(-2.12194440e-4)

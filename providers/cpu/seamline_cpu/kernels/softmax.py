@@ -17,7 +17,7 @@ from seamline_cpu.commands import command
 from seamline_cpu.jit import jit
 from seamline_cpu.kernels.rows import (
     bind_rows,
-    exp_row,
+    exp_in_place,
     matrix,
     max_of_row,
     sum_of_row,
@@ -32,36 +32,40 @@ _BLOCK = 1024  # floats whose exponentials are made together
 
 
 @jit
-def _softmax_block(x: Any, y: Any, flat: Any) -> None:
+def _softmax_block(x: Any, y: Any, held: Any, flat: Any) -> None:
     """
-    Write softmax of a few rows; ``flat`` is ``y`` as one row.
+    Write softmax of a few rows; ``held`` is scratch of their shape, ``flat`` it as one row.
 
     The exponential runs over all of them at once, so that rows shorter than a vector
-    register do not leave it half empty.
+    register do not leave it half empty. No loop reads ``x`` and writes ``y``: where they
+    are one array it would not be made into vector code.
     """
     for i in range(x.shape[0]):
         most = max_of_row(x[i])
         for j in range(x.shape[1]):
-            y[i, j] = x[i, j] - most
-    exp_row(flat, f4(0.0), flat)
+            held[i, j] = x[i, j] - most
+    exp_in_place(flat)
     for i in range(x.shape[0]):
-        scale = f4(1.0) / sum_of_row(y[i])
+        scale = f4(1.0) / sum_of_row(held[i])
         for j in range(x.shape[1]):
-            y[i, j] *= scale
+            y[i, j] = held[i, j] * scale
 
 
 @command
 def _softmax_rows(a: Any, share: int, shares: int) -> None:
-    """Arguments: rows, n, addresses of x and y."""
+    """Arguments: rows, n, addresses of x, y, and scratch for each share."""
     rows, n = a[0], a[1]
     first, end = rows * share // shares, rows * (share + 1) // shares
     step = max(1, _BLOCK // n)
+    scratch = floats(a[4] + 4 * share * step * n)
     for start in range(first, end, step):
         count, shift = min(step, end - start), 4 * n * start
-        x, y = floats(a[2] + shift), floats(a[3] + shift)
-        _softmax_block(
-            matrix(x, count, n), matrix(y, count, n), matrix(y, 1, count * n)[0]
+        x, y = (
+            matrix(floats(a[2] + shift), count, n),
+            matrix(floats(a[3] + shift), count, n),
         )
+        held, flat = matrix(scratch, count, n), matrix(scratch, 1, count * n)[0]
+        _softmax_block(x, y, held, flat)
 
 
 @command
@@ -72,21 +76,27 @@ def _log_softmax_rows(a: Any, share: int, shares: int) -> None:
     scratch = matrix(floats(a[4]), shares, n)[share]
     for i in range(rows * share // shares, rows * (share + 1) // shares):
         most = max_of_row(x[i])
-        exp_row(x[i], most, scratch)
+        for j in range(n):
+            scratch[j] = x[i, j] - most
+        exp_in_place(scratch)
         low = f4(np.log(sum_of_row(scratch)))
         for j in range(n):
-            y[i, j] = (x[i, j] - most) - low
+            scratch[j] = x[i, j]
+        for j in range(n):
+            y[i, j] = (scratch[j] - most) - low
 
 
 def softmax_rows(x: Array, y: Array, threads: int) -> Run:
     """Bind softmax of the rows of a float32 matrix; ``y`` may be ``x``."""
-    return bind_rows(_softmax_rows, *x.shape, (x, y), x.size * 4, threads)
+    n = x.shape[1]
+    arrays = (x, y, np.empty((threads, max(1, _BLOCK // n) * n), f4))
+    return bind_rows(_softmax_rows, len(x), n, arrays, x.size * 4, threads)
 
 
 def log_softmax_rows(x: Array, y: Array, threads: int) -> Run:
     """Bind log-softmax of the rows of a float32 matrix; ``y`` may be ``x``."""
     arrays = (x, y, np.empty((threads, x.shape[1]), f4))
-    return bind_rows(_log_softmax_rows, *x.shape, arrays, x.size * 4, threads)
+    return bind_rows(_log_softmax_rows, len(x), x.shape[1], arrays, x.size * 4, threads)
 
 
 def _softmax(x: Array, y: Array) -> None:

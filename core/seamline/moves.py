@@ -1,0 +1,81 @@
+"""
+Values in and out of a program's fixed places: what a run writes first and copies last.
+
+Made once when a program is built, so that a run looks nothing up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from seamline.provider import HOST, Array, Device
+from seamline.tensors import numpy_dtype
+
+if TYPE_CHECKING:
+    from seamline.program import Program
+
+__all__ = ["Feeder", "Fetcher", "feeders", "fetchers"]
+
+#: An input, and the functions that write an array to its places; none for an object.
+Feeder: TypeAlias = tuple[str, tuple[Callable[[Array], object], ...]]
+#: An output, and the function that copies it out; None where it lies at no fixed place.
+Fetcher: TypeAlias = tuple[str, Callable[[], Any] | None]
+
+
+def feeders(program: Program) -> tuple[Feeder, ...]:
+    """Give what writes each input of the region; sequences and absences are kept."""
+    return tuple(
+        (feed.value, tuple(_write(program, feed.value, d) for d in feed.devices))
+        for feed in program.plan.feeds
+    )
+
+
+def _write(program: Program, name: str, device: Device) -> Callable[[Array], object]:
+    if (name, device) not in program.plan.slots:
+
+        def keep(value: Array) -> None:
+            program.objects[name] = value
+
+        return keep
+    target = program.view(name, device)
+    if device == HOST:
+        return partial(np.copyto, target)
+    return partial(program.engine.memories[device].write, target)
+
+
+def fetchers(program: Program) -> tuple[Fetcher, ...]:
+    """Give what copies each output of the region to an array of the caller's own."""
+    names = dict.fromkeys(program.plan.region.outputs)
+    return tuple((name, _fetch(program, name)) for name in names)
+
+
+def _fetch(program: Program, name: str) -> Callable[[], Any] | None:
+    if name in program.plan.region.inputs:
+        return None
+    known = program.plan.known.get(name)
+    if known is not None:
+        return partial(np.array, known)
+    places = [device for value, device in program.plan.slots if value == name]
+    if not places and name not in program.plan.region.captures:
+        return None
+    device = places[0] if places else program.places(name)[0]
+    view = program.view(name, device)
+    if device == HOST:
+        return partial(_copy, view)
+    kind = program.plan.tensor(name)
+    memory = program.engine.memories[device]
+
+    def read() -> Array:
+        target = np.empty(kind.sizes, numpy_dtype(kind.dtype))
+        memory.read(view, target)
+        return target
+
+    return read
+
+
+def _copy(view: Array) -> Array:
+    return view.copy()

@@ -1,0 +1,166 @@
+"""The cache of compiled kernels is an optimisation: nothing about it can fail a run."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import warnings
+
+import pytest
+
+import seamline_cpu.jit_cache as jit_cache
+
+ROOT = pathlib.Path(jit_cache.__file__).parent.parent
+CORE = ROOT.parent.parent / "core"
+
+KERNEL = """
+from seamline_cpu.jit import jit
+from helper_module import twice
+@jit
+def f(x):
+    return twice(x) + 1
+if __name__ == "__main__":
+    print("answer", f(20))
+"""
+HELPER = """
+from seamline_cpu.jit import jit
+@jit
+def twice(x):
+    return x * 2
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    (tmp_path / "kernel_module.py").write_text(KERNEL)
+    (tmp_path / "helper_module.py").write_text(HELPER)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.setattr(jit_cache, "_warned", set())
+    yield tmp_path
+    forget()
+
+
+def forget():
+    for name in ("kernel_module", "helper_module"):
+        sys.modules.pop(name, None)
+    jit_cache._digests.clear()
+    importlib.invalidate_caches()
+
+
+def fresh():
+    """Import the kernel as a new process would; give its answer and whether it was cached."""
+    forget()
+    kernel = importlib.import_module("kernel_module")
+    return kernel.f(20), sum(kernel.f.stats.cache_hits.values()) == 1
+
+
+def start(folder, **more):
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("NUMBA_")}
+    path = os.pathsep.join([str(ROOT), str(CORE)])
+    return subprocess.Popen(
+        [sys.executable, "kernel_module.py"], cwd=folder,
+        env={**kept, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", **more},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def ended(process):
+    out, err = process.communicate(timeout=120)
+    assert (process.returncode, out) == (0, "answer 41\n"), err
+    return err
+
+
+def test_what_was_compiled_once_is_loaded_the_next_time(folder):
+    assert [fresh(), fresh()] == [(41, False), (41, True)]
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_with_nowhere_to_write_there_is_one_warning_that_names_the_folder(
+    folder, monkeypatch, told
+):
+    (folder / "__pycache__").touch()
+    (folder / "file").touch()
+    monkeypatch.setenv("HOME", str(folder / "file/home"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "file/cache"))
+    if told:
+        monkeypatch.setattr("numba.core.config.CACHE_DIR", str(folder / "file/cache"))
+    with pytest.warns(RuntimeWarning, match="not cached") as seen:
+        assert fresh() == (41, False)
+    assert len(seen) == 1
+    assert str(folder) in str(seen[0].message)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda content: content[:20],
+        lambda content: b"not a cache at all" * 40,
+        lambda content: content[:900] + bytes([content[900] ^ 255]) + content[901:],
+        lambda content: b"",
+    ],
+    ids=["cut", "overwritten", "one_byte_changed", "empty"],
+)
+def test_damaged_files_are_compiled_anew_and_replaced(folder, spoil):
+    fresh()
+    files = list(folder.rglob("*.nb?"))
+    assert files
+    for path in files:
+        path.write_bytes(spoil(path.read_bytes()))
+    with pytest.warns(RuntimeWarning, match="damaged") as seen:
+        assert fresh() == (41, False)
+    assert len(seen) == 1
+    assert fresh() == (41, True)
+
+
+def test_editing_a_function_that_is_called_compiles_its_callers_anew(folder):
+    assert fresh() == (41, False)
+    (folder / "helper_module.py").write_text(HELPER.replace("x * 2", "x * 3"))
+    assert fresh() == (61, False)
+
+
+def test_a_full_disk_only_costs_the_cache(folder, monkeypatch):
+    def full(*args, **kwargs):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(tempfile, "mkstemp", full)
+    with pytest.warns(RuntimeWarning, match="No space left"):
+        assert fresh() == (41, False)
+
+
+def test_signatures_have_files_of_their_own(folder):
+    fresh()
+    kernel = sys.modules["kernel_module"]
+    assert kernel.f(2.5) == 6.0
+    assert len(list(folder.rglob("kernel_module.f-*.nbc"))) == 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fresh()
+    assert sys.modules["kernel_module"].f(2.5) == 6.0
+
+
+def test_code_for_another_processor_is_kept_apart(folder):
+    generic = dict(NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="")
+    assert ended(start(folder, **generic)) == ""
+    assert ended(start(folder)) == ""
+    assert len(list(folder.rglob("kernel_module.f-*.nbc"))) == 2
+
+
+def test_processes_that_start_at_once_on_an_empty_cache_all_work(folder):
+    for process in [start(folder) for _ in range(3)]:
+        assert ended(process) == ""
+    assert not list(folder.rglob("*.tmp"))
+
+
+def test_constants_of_other_modules_are_part_of_the_key():
+    def stamp(value):
+        space = {"FACTOR": value}
+        exec(compile("def f(x):\n    return x * FACTOR", __file__, "exec"), space)
+        return jit_cache._stamp(space["f"])
+
+    assert stamp(2) != stamp(3)
+    assert stamp(2) == stamp(2)
