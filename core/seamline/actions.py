@@ -218,7 +218,9 @@ class _LateSized:
                 continue
             if kind.dtype == "string":
                 continue
-            if declared or (kind.dtype in INTEGERS and math.prod(kind.sizes) <= _SIZES_LIMIT):
+            if declared or (
+                kind.dtype in INTEGERS and math.prod(kind.sizes) <= _SIZES_LIMIT
+            ):
                 values[name] = self._read(name, kind)
         return values
 
@@ -226,7 +228,7 @@ class _LateSized:
         known = self.program.plan.known.get(name)
         if known is not None:
             return known
-        if self.step.device == HOST or (name, HOST) in self.program.plan.slots:
+        if self.step.device == HOST or self.program.holds(name, HOST):
             value: Array = self.program.view(name, HOST)
             return value.copy()
         array = np.empty(kind.sizes, numpy_dtype(kind.dtype))
@@ -246,8 +248,10 @@ class _LateSized:
         )
         try:
             places: dict[str, View] = {}
-            for name in filter(None, self.node.inputs):
-                places[name] = program.view(name, step.device)
+            on_host = program.plan.choices[self.node.name].claim.host_inputs
+            for index, name in enumerate(self.node.inputs):
+                if name and (index not in on_host or step.device == HOST):
+                    places[name] = program.view(name, step.device)
             for name in self.node.writes:
                 kind = types[name]
                 if isinstance(kind, TensorType) and kind.is_sized:

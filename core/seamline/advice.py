@@ -75,7 +75,9 @@ def advise(plan: Plan, refusals: Mapping[str, Sequence[str]]) -> tuple[Advice, .
     for node in nodes:
         if colours[node.name] is not None:
             for provider in refusals.get(node.name, ()):
-                candidates.setdefault((provider, node.qualified_op), []).append(node.name)
+                candidates.setdefault((provider, node.qualified_op), []).append(
+                    node.name
+                )
     advice: list[Advice] = []
     for (provider, op_type), names in sorted(candidates.items(), key=_rank)[:_ASKED]:
         then = _shape(plan, nodes, {**colours, **dict.fromkeys(names, provider)})

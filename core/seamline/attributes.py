@@ -132,4 +132,6 @@ def _dim(dim: Any) -> int | str | None:
     if isinstance(dim, int):
         # Some exporters write -1 or 0 dimensions for sizes that they do not know.
         return dim if dim >= 0 else None
-    return str(dim.value) if dim.value else None
+    name = str(dim.value or "")
+    # Some exporters write "?" for a size that they do not know: it names nothing.
+    return name if any(letter.isalnum() for letter in name) else None

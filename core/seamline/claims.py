@@ -18,9 +18,9 @@ from seamline.errors import ContractError
 from seamline.graph import Graph, Node
 from seamline.provider import Claim, NodeView, Provider, Refusal, view_of
 from seamline.shapes import CONTROL_FLOW, Infer, resolve_static
-from seamline.tensors import ValueType
+from seamline.tensors import OptionalType, SequenceType, ValueType
 
-__all__ = ["CORE", "Claims", "collect", "infer_with", "is_core"]
+__all__ = ["CORE", "Claims", "ask", "collect", "infer_with", "is_core"]
 
 CORE = "core"  #: stands in for a provider where the core itself decides on the host
 _CORE_OPERATORS = CONTROL_FLOW | {
@@ -42,6 +42,13 @@ _CORE_OPERATORS = CONTROL_FLOW | {
 def is_core(node: Node) -> bool:
     """Tell whether the core runs the node itself: control flow, sequences, optionals."""
     return not node.domain and node.op_type in _CORE_OPERATORS
+
+
+def _passes_list(node: Node, types: Mapping[str, ValueType | None]) -> bool:
+    """Tell whether it is ``Identity`` of what only the host holds."""
+    if node.domain or node.op_type != "Identity":
+        return False
+    return isinstance(types.get(node.inputs[0]), SequenceType | OptionalType)
 
 
 @attrs.frozen(eq=False)
@@ -81,12 +88,25 @@ class Claims:
         }
 
 
-def infer_with(providers: Sequence[Provider]) -> Infer:
-    """Ask providers in turn for the types of an operator that ONNX does not define."""
+def infer_with(
+    providers: Sequence[Provider], broken: dict[str, ContractError] | None = None
+) -> Infer:
+    """
+    Ask providers in turn for the types of an operator that ONNX does not define.
+
+    One that raises is asked no further, and its error is kept in ``broken``.
+    """
+    kept = broken if broken is not None else {}
 
     def infer(node: NodeView) -> Sequence[ValueType | None] | None:
         for provider in providers:
-            found = provider.infer(node)
+            if provider.name in kept:
+                continue
+            try:
+                found = provider.infer(node)
+            except Exception as error:
+                kept[provider.name] = _raised("infer", provider, node, error)
+                continue
             if found is not None:
                 return found
         return None
@@ -99,14 +119,14 @@ def collect(
 ) -> Claims:
     """Collect claims and refusals; opens no device and allocates nothing."""
     known = (constants or Constants(graph)).get
-    types = resolve_static(graph, known, infer_with(providers))
-    answers: dict[str, dict[str, Claim | Refusal]] = {}
     quarantined: dict[str, ContractError] = {}
+    types = resolve_static(graph, known, infer_with(providers, quarantined))
+    answers: dict[str, dict[str, Claim | Refusal]] = {}
     core = Claim(
         CORE, "the core decides it on the host", "the host decides what runs next"
     )
     for node in graph.walk():
-        if is_core(node):
+        if is_core(node) or _passes_list(node, types):
             answers[node.name] = {CORE: core}
             continue
         view = view_of(node, types, known)
@@ -114,7 +134,7 @@ def collect(
         for provider in providers:
             broken = quarantined.get(provider.name)
             if broken is None:
-                answer = _ask(provider, view)
+                answer = ask(provider, view)
                 if not isinstance(answer, ContractError):
                     said[provider.name] = answer
                     continue
@@ -129,18 +149,12 @@ def collect(
     return Claims(graph, types, answers, quarantined)
 
 
-def _ask(provider: Provider, view: NodeView) -> Claim | Refusal | ContractError:
+def ask(provider: Provider, view: NodeView) -> Claim | Refusal | ContractError:
+    """Ask a provider about a node; an error where its answer breaks the contract."""
     try:
         answer = provider.claim(view)
     except Exception as error:
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        broken = ContractError(
-            provider.name,
-            f"claim() raised {type(error).__name__}: {error} for node {view.name!r} "
-            f"({view.node.qualified_op}) at {where.filename}:{where.lineno}",
-        )
-        broken.__cause__ = error
-        return broken
+        return _raised("claim", provider, view, error)
     problem = _problem(answer, view)
     if problem is None:
         return answer
@@ -149,6 +163,19 @@ def _ask(provider: Provider, view: NodeView) -> Claim | Refusal | ContractError:
         f"claim() gave {problem} for node {view.name!r} ({view.node.qualified_op}); "
         "it must give a Claim, or a Refusal with a reason",
     )
+
+
+def _raised(
+    method: str, provider: Provider, view: NodeView, error: Exception
+) -> ContractError:
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    broken = ContractError(
+        provider.name,
+        f"{method}() raised {type(error).__name__}: {error} for node {view.name!r} "
+        f"({view.node.qualified_op}) at {where.filename}:{where.lineno}",
+    )
+    broken.__cause__ = error
+    return broken
 
 
 def _problem(answer: object, view: NodeView) -> str | None:

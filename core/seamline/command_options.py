@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,10 +21,12 @@ __all__ = [
     "Providers",
     "Seed",
     "Shapes",
+    "at_least",
     "feeds_for",
     "open_pipeline",
     "progress",
     "shapes_of",
+    "writing",
 ]
 
 Model = Annotated[str, typer.Argument(help="A model file.", show_default=False)]
@@ -39,7 +44,8 @@ Pins = Annotated[
     typer.Option("--pin", help="NODE, PATTERN or OPERATOR=PROVIDER; repeatable."),
 ]
 Fallbacks = Annotated[
-    str, typer.Option("--fallback", help="error, warn or allow: may cpu take what is left?")
+    str,
+    typer.Option("--fallback", help="error, warn or allow: may cpu take what is left?"),
 ]
 Inputs = Annotated[
     list[str] | None,
@@ -53,6 +59,25 @@ Dims = Annotated[
     typer.Option("--dim", help="SYMBOL=SIZE, for sizes left open; 1 where not given."),
 ]
 Seed = Annotated[int, typer.Option(help="Seed of inputs that are made up.")]
+
+
+def at_least(option: str, value: int, least: int) -> None:
+    """Refuse a number that is too small, as seamline's own error."""
+    from seamline.errors import SeamlineError
+
+    if value < least:
+        raise SeamlineError(f"{option} {value}: it is at least {least}")
+
+
+@contextmanager
+def writing(option: str, path: Path) -> Iterator[None]:
+    """Turn what the system says of a file that cannot be written into one line."""
+    from seamline.errors import SeamlineError
+
+    try:
+        yield
+    except OSError as error:
+        raise SeamlineError(f"{option} {path}: {error.strerror or error}") from error
 
 
 def progress(text: str) -> Any:
@@ -75,19 +100,22 @@ def open_pipeline(
     model: str, providers: list[str] | None, pins: list[str] | None, fallback: str
 ) -> Pipeline:
     """Open a model as the shared options say."""
-    from seamline.errors import PlanError
+    from seamline.errors import ModelError, PlanError
     from seamline.pipeline import Pipeline
     from seamline.samples import parse_pairs
 
     if fallback not in ("error", "warn", "allow"):
         raise PlanError(f"--fallback {fallback!r}: it is error, warn or allow")
-    with progress(f"opening {model}"):
-        return Pipeline.open(
-            model,
-            providers=[_provider(text) for text in providers or ["cpu"]],
-            pins=parse_pairs(pins, "--pin"),
-            fallback=fallback,  # type: ignore[arg-type]
-        )
+    try:
+        with progress(f"opening {model}"):
+            return Pipeline.open(
+                model,
+                providers=[_provider(text) for text in providers or ["cpu"]],
+                pins=parse_pairs(pins, "--pin"),
+                fallback=fallback,  # type: ignore[arg-type]
+            )
+    except OSError as error:
+        raise ModelError(model, "", error.strerror or str(error)) from error
 
 
 def shapes_of(shapes: list[str] | None) -> dict[str, list[int]]:
@@ -100,7 +128,11 @@ def shapes_of(shapes: list[str] | None) -> dict[str, list[int]]:
         try:
             found[name] = [int(size) for size in text.split(",") if size]
         except ValueError as error:
-            raise FeedError(f"--shape {name}={text}: sizes are whole numbers") from error
+            raise FeedError(
+                f"--shape {name}={text}: sizes are whole numbers"
+            ) from error
+        if min(found[name], default=0) < 0:
+            raise FeedError(f"--shape {name}={text}: a size is not negative")
     return found
 
 
@@ -116,6 +148,7 @@ def feeds_for(
     from seamline.feeds import FeedCheck
     from seamline.samples import parse_pairs, sample_feeds
 
+    at_least("--seed", seed, 0)
     types = {name: pipeline.types.get(name) for name in pipeline.runner.region.inputs}
     sizes = {}
     for name, text in parse_pairs(dims, "--dim").items():

@@ -26,18 +26,23 @@ def bench(
     dim: options.Dims = None,
     seed: options.Seed = 0,
     peer: Annotated[
-        str | None, typer.Option(help="A runtime to measure beside, such as onnxruntime.")
+        str | None,
+        typer.Option(help="A runtime to measure beside, such as onnxruntime."),
     ] = None,
     threads: Annotated[int, typer.Option(help="Threads of both; 0: all cores.")] = 0,
     runs: Annotated[int, typer.Option(help="Timed runs of each.")] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Time a model; with --peer, alternate with it and check that both agree."""
+    options.at_least("--runs", runs, 1)
+    options.at_least("--threads", threads, 0)
     named = [_with_threads(text, threads) for text in provider or ["cpu"]]
     pipeline = options.open_pipeline(model, named, pin, fallback)
     try:
         feeds = options.feeds_for(pipeline, inputs, shape, dim, seed)
-        sides: dict[str, Callable[[], list[Any]]] = {"seamline": lambda: pipeline.run(feeds)}
+        sides: dict[str, Callable[[], list[Any]]] = {
+            "seamline": lambda: pipeline.run(feeds)
+        }
         if peer:
             other = _peer(peer, model, threads)
             sides[peer] = lambda: other(feeds)
@@ -50,13 +55,19 @@ def bench(
         typer.echo(json.dumps(facts, indent=2))
         return
     for name, took in facts["median_ms"].items():
-        typer.echo(f"{name:14} {took:10.3f} ms  (fastest {facts['fastest_ms'][name]:.3f})")
+        typer.echo(
+            f"{name:14} {took:10.3f} ms  (fastest {facts['fastest_ms'][name]:.3f})"
+        )
     if peer:
-        typer.echo(f"ratio          {facts['ratio']:10.3f}  (seamline's time over {peer}'s)")
+        typer.echo(
+            f"ratio          {facts['ratio']:10.3f}  (seamline's time over {peer}'s)"
+        )
         typer.echo(f"largest difference {facts['largest_difference']:.3g}")
 
 
-def alternate(sides: Mapping[str, Callable[[], list[Any]]], runs: int) -> dict[str, Any]:
+def alternate(
+    sides: Mapping[str, Callable[[], list[Any]]], runs: int
+) -> dict[str, Any]:
     """
     Time functions in turns, so that a busy moment falls on all of them.
 
@@ -108,13 +119,19 @@ def _with_threads(text: str, threads: int) -> str:
     return f"{text}{',' if ':' in text else ':'}num_threads={threads}"
 
 
-def _peer(name: str, model: str, threads: int) -> Callable[[Mapping[str, Any]], list[Any]]:
+def _peer(
+    name: str, model: str, threads: int
+) -> Callable[[Mapping[str, Any]], list[Any]]:
     from seamline.discovery import discover
     from seamline.errors import UnknownProviderError
 
     plugins = discover()
     spec = plugins.find(name).spec
     if spec.peer is None:
-        peers = [n for n, offered in plugins.specs.items() if offered.spec.peer is not None]
-        raise UnknownProviderError(name, peers, "It wraps no other runtime to measure beside")
+        peers = [
+            n for n, offered in plugins.specs.items() if offered.spec.peer is not None
+        ]
+        raise UnknownProviderError(
+            name, peers, "It wraps no other runtime to measure beside"
+        )
     return spec.peer(model, threads)

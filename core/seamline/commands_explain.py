@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from seamline import command_options as options
+
+if TYPE_CHECKING:
+    from seamline.explain import Explanation
 
 __all__ = ["explain"]
 
@@ -28,7 +32,9 @@ def explain(
     ] = 0,
     against: Annotated[
         Path | None,
-        typer.Option("--diff", help="Compare with an earlier --json; status 1 if it differs."),
+        typer.Option(
+            "--diff", help="Compare with an earlier --json; status 1 if it differs."
+        ),
     ] = None,
     html: Annotated[Path | None, typer.Option(help="Write a page of HTML.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -36,6 +42,7 @@ def explain(
     """Explain claims, refusals, placement, segments, seams and memory."""
     from seamline.explain import diff
 
+    options.at_least("--measure", measure, 0)
     pipeline = options.open_pipeline(model, provider, pin, fallback)
     try:
         feeds = options.feeds_for(pipeline, inputs, shape, dim, seed)
@@ -44,7 +51,11 @@ def explain(
             with options.progress(f"running {measure} times"):
                 timings = pipeline.measure(feeds, measure)
         explanation = pipeline.explain(
-            {name: value.shape for name, value in feeds.items() if hasattr(value, "shape")}
+            {
+                name: value.shape
+                for name, value in feeds.items()
+                if hasattr(value, "shape")
+            }
             if not measure
             else None,
             timings,
@@ -52,7 +63,7 @@ def explain(
     finally:
         pipeline.close()
     if html:
-        _write(html, explanation.to_html())
+        _write(html, _page(explanation))
     if against:
         lines = diff(_earlier(against), explanation.data)
         typer.echo("\n".join(lines) if lines else "no difference")
@@ -78,10 +89,21 @@ def _earlier(path: Path) -> dict[str, Any]:
     return data
 
 
-def _write(path: Path, text: str) -> None:
-    beside = path.with_name(f".{path.name}.part")
+def _page(explanation: Explanation) -> str:
+    from seamline.errors import SeamlineError
+
     try:
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
+        return explanation.to_html()
+    except ModuleNotFoundError as error:
+        raise SeamlineError(f"--html: {error}") from error
+
+
+def _write(path: Path, text: str) -> None:
+    """Write beside, then rename: an interrupted command leaves no half of a page."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    with options.writing("--html", path):
+        try:
+            beside.write_text(text, encoding="utf-8")
+            beside.replace(path)
+        finally:
+            beside.unlink(missing_ok=True)

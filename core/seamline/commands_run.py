@@ -43,9 +43,11 @@ def run(
             results = pipeline.run(feeds, profile=trace)
         names = pipeline.graph.outputs
         if save:
-            _save(save, dict(zip(names, results, strict=True)))
+            with options.writing("--save", save):
+                _save(save, dict(zip(names, results, strict=True)))
         if trace is not None and profile:
-            trace.write(profile)
+            with options.writing("--profile", profile):
+                trace.write(profile)
     finally:
         pipeline.close()
     rows = [_describe(name, value) for name, value in zip(names, results, strict=True)]
@@ -83,7 +85,7 @@ def _save(path: Path, results: dict[str, Any]) -> None:
         arrays[name] = value
     beside = path.with_name(f".{path.name}.{os.getpid()}.npz")
     try:
-        np.savez(beside, **arrays)
+        np.savez(beside, allow_pickle=False, **arrays)
         beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)

@@ -46,7 +46,7 @@ def run_if(program: Program, node: Node) -> Outputs:
         raise ValueError(f"its condition has {condition.size} elements, one is needed")
     branch = "then_branch" if bool(condition.reshape(())) else "else_branch"
     runner = program.bodies[node.name][branch]
-    found = runner.run({}, _captured(program, node))
+    found = runner.run({}, _captured(program, node), program.profile)
     return _in_order(found, node.bodies[branch].outputs)
 
 
@@ -73,7 +73,8 @@ def run_loop(program: Program, node: Node) -> Outputs:
     turn = 0
     while going and (limit is None or turn < limit):
         found = _in_order(
-            runner.run(_loop_inputs(body, turn, carried), captured), body.outputs
+            runner.run(_loop_inputs(body, turn, carried), captured, program.profile),
+            body.outputs,
         )
         going = bool(np.asarray(found[0]).reshape(()))
         carried = list(found[1 : 1 + len(carried)])
@@ -120,7 +121,7 @@ def _no_rows(
 ) -> Array:
     kind = runner.plan(inputs).types.get(name)
     if not isinstance(kind, TensorType):
-        raise ValueError(
+        raise TypeError(
             f"it ran no turn, and the type of {name!r} is not known without one"
         )
     sizes = [d if isinstance(d, int) else 0 for d in kind.shape or ()]
@@ -133,7 +134,7 @@ def run_scan(program: Program, node: Node) -> Outputs:
     if node.since_version == 8:
         return _scan_batches(program, node)
     given = [program.host_value(name) for name in node.inputs]
-    return _scan(program, node, given, node.attributes)
+    return tuple(_scan(program, node, given, node.attributes))
 
 
 def _scan_batches(program: Program, node: Node) -> Outputs:
@@ -148,7 +149,7 @@ def _scan_batches(program: Program, node: Node) -> Outputs:
     batch = given[0].shape[0]
     results = []
     for entry in range(batch):
-        values = [value[entry] for value in given]
+        values = [value[entry, ...] for value in given]
         if lengths is not None:
             values[scanned:] = [v[: int(lengths[entry])] for v in values[scanned:]]
         results.append(_scan(program, node, values, forward))
@@ -181,9 +182,10 @@ def _scan(
     captured = _captured(program, node)
     length = lengths.pop()
     for turn in range(length):
-        slices = [source[turn] for source in sources]
+        # The ellipsis keeps an array where plain indexing would give a scalar.
+        slices = [source[turn, ...] for source in sources]
         inputs = dict(zip(body.inputs, (*states, *slices), strict=True))
-        found = _in_order(runner.run(inputs, captured), body.outputs)
+        found = _in_order(runner.run(inputs, captured, program.profile), body.outputs)
         states = list(found[: len(states)])
         for stack, row in zip(stacks, found[len(states) :], strict=True):
             stack.append(row)

@@ -228,7 +228,16 @@ class RunError(SeamlineError):
 
 
 class BuildError(RunError):
-    """A provider could not build a segment that it claimed."""
+    """
+    A provider could not build a segment that it claimed.
+
+    Attributes
+    ----------
+    nodes
+        The segment's nodes.
+    """
+
+    nodes: tuple[str, ...] = ()
 
 
 class KernelError(RunError):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
-from seamline.advice import advise
+from seamline.advice import Advice, advise
 from seamline.explain_text import as_text
 from seamline.graph import Node
 from seamline.planned import HostStep, Plan, Segment
@@ -64,7 +64,9 @@ class Explanation:
         return as_html(self.data)
 
 
-def explain(pipeline: Pipeline, plan: Plan, timings: Timings | None = None) -> Explanation:
+def explain(
+    pipeline: Pipeline, plan: Plan, timings: Timings | None = None
+) -> Explanation:
     """Explain a plan of a pipeline, with what its steps took if that was measured."""
     latest = pipeline.runner.latest()
     program = latest if latest is not None and latest.plan is plan else None
@@ -74,7 +76,9 @@ def explain(pipeline: Pipeline, plan: Plan, timings: Timings | None = None) -> E
     data: dict[str, Any] = {
         "format": FORMAT,
         "model": pipeline.graph.file,
-        "opsets": {domain or "ai.onnx": v for domain, v in pipeline.graph.opsets.items()},
+        "opsets": {
+            domain or "ai.onnx": v for domain, v in pipeline.graph.opsets.items()
+        },
         "providers": [
             {"name": name, "device": str(p.device), "options": _plain(pipeline, name)}
             for name, p in pipeline.providers.items()
@@ -84,25 +88,36 @@ def explain(pipeline: Pipeline, plan: Plan, timings: Timings | None = None) -> E
         "folded": _folded(pipeline),
         "constants_nbytes": _constants_nbytes(pipeline),
         "plan": _plan(plan, pipeline, program, timings),
-        "advice": [
-            {**attrs.asdict(a), "text": str(a)} for a in advise(plan, refusals)
-        ],
+        "advice": [_advice(a) for a in advise(plan, refusals)],
     }
     return Explanation(data)
 
 
+def _advice(advice: Advice) -> dict[str, Any]:
+    """Give lists for tuples: JSON reads them back as such."""
+    facts = attrs.asdict(advice).items()
+    plain = {name: list(v) if isinstance(v, tuple) else v for name, v in facts}
+    return {**plain, "text": str(advice)}
+
+
 def _plain(pipeline: Pipeline, name: str) -> dict[str, Any]:
-    return {key: value for key, value in pipeline.provider_options.get(name, {}).items()}
+    return dict(pipeline.provider_options.get(name, {}))
 
 
 def _folded(pipeline: Pipeline) -> dict[str, Any]:
     folding = pipeline.folding
-    return {"nodes": list(folding.nodes), "nbytes": folding.nbytes, "left": folding.left}
+    return {
+        "nodes": list(folding.nodes),
+        "nbytes": folding.nbytes,
+        "left": folding.left,
+    }
 
 
 def _constants_nbytes(pipeline: Pipeline) -> int:
     return sum(
-        int(tensor.nbytes) for graph in pipeline.graph.graphs() for tensor in graph.constants.values()
+        int(tensor.nbytes)
+        for graph in pipeline.graph.graphs()
+        for tensor in graph.constants.values()
     )
 
 
@@ -263,7 +278,11 @@ def _diff(path: str, one: Any, other: Any) -> list[str]:
     if isinstance(one, dict) and isinstance(other, dict):
         lines: list[str] = []
         for key in dict.fromkeys([*one, *other]):
-            at = f"{path}.{key}".lstrip(".") if str(key).isidentifier() else f"{path}[{key!r}]"
+            at = (
+                f"{path}.{key}".lstrip(".")
+                if str(key).isidentifier()
+                else f"{path}[{key!r}]"
+            )
             if key not in other:
                 lines.append(f"- {at}: {one[key]}")
             elif key not in one:

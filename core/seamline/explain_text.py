@@ -38,7 +38,9 @@ def as_text(data: Mapping[str, Any]) -> str:
     folded = data["folded"]
     if folded["nodes"]:
         size = bytes_text(folded["nbytes"])
-        lines.append(f"folded     {len(folded['nodes'])} nodes once at open, {size} kept")
+        lines.append(
+            f"folded     {len(folded['nodes'])} nodes once at open, {size} kept"
+        )
     if folded["left"]:
         lines.append(f"           {folded['left']}")
     lines += [f"note       {note}" for note in data["notes"]]
@@ -61,7 +63,10 @@ def _plan(plan: Mapping[str, Any], indent: str) -> Iterator[str]:
         f"{len(plan['resolved'])} resolved from sizes alone, {len(plan['unused'])} unused"
     )
     for device, memory in plan["memory"].items():
-        arena, peak = bytes_text(memory["arena_nbytes"]), bytes_text(memory["peak_nbytes"])
+        arena, peak = (
+            bytes_text(memory["arena_nbytes"]),
+            bytes_text(memory["peak_nbytes"]),
+        )
         yield f"{indent}memory on {device}: arena {arena}, alive at most {peak}"
     yield from _who(plan, indent)
     yield from _refused(plan, indent)
@@ -124,7 +129,9 @@ def _seams(plan: Mapping[str, Any], indent: str) -> Iterator[str]:
     if plan["seams"]:
         yield f"{indent}seams"
     for seam in plan["seams"][:_SHOWN]:
-        values = ", ".join(seam["values"][:3]) + (", ..." if len(seam["values"]) > 3 else "")
+        values = ", ".join(seam["values"][:3]) + (
+            ", ..." if len(seam["values"]) > 3 else ""
+        )
         copied = seam["copied_nbytes"]
         how = f"{bytes_text(copied)} copied" if copied else "read in place"
         yield (

@@ -109,6 +109,7 @@ class _Laying:
         self.readings = readings
         self.end = (readings[-1].at if readings else 0) + 1
         self.last: dict[tuple[str, Device], int] = {}
+        self.captured: dict[str, int] = {}
         self.roots: dict[tuple[str, Device], tuple[str, Device]] = {}
         self.bytes: dict[tuple[str, Device], _Bytes] = {}
         self.shared: dict[str, str] = {}
@@ -139,16 +140,17 @@ class _Laying:
                 if name:
                     self.last[name, reading.device_of(index)] = reading.span[1]
             for name in reading.node.captures:
-                self.last[name, HOST] = reading.span[1]
-                self.last[name, reading.choice.device] = reading.span[1]
-        self.copied = {}
+                self.captured[name] = reading.span[1]
+        self.copied: dict[str, int] = {}
         for (name, _), at in copies.items():
             self.copied[name] = max(at, self.copied.get(name, -1))
 
     def _last_read(self, name: str, device: Device) -> int:
         if name in self.keep:
             return self.end
-        return max(self.last.get((name, device), -1), self.copied.get(name, -1))
+        # A body reads a capture wherever it lies.
+        elsewhere = max(self.captured.get(name, -1), self.copied.get(name, -1))
+        return max(self.last.get((name, device), -1), elsewhere)
 
     def _new(self, name: str, device: Device, first: int) -> None:
         kind = self.types.get(name)
@@ -192,6 +194,8 @@ class _Laying:
         return None
 
     def _in_place_of(self, reading: Reading, output: int) -> tuple[str, Device] | None:
+        if reading.span[0] != reading.span[1]:
+            return None  # another node of a fused segment may still read the input
         for out, given in reading.choice.claim.aliases:
             if out != output:
                 continue

@@ -59,10 +59,10 @@ def _fetch(program: Program, name: str) -> Callable[[], Any] | None:
     known = program.plan.known.get(name)
     if known is not None:
         return partial(np.array, known)
-    places = [device for value, device in program.plan.slots if value == name]
-    if not places and name not in program.plan.region.captures:
+    places = program.places(name)
+    device = HOST if HOST in places else places[0]
+    if not program.holds(name, device):
         return None
-    device = places[0] if places else program.places(name)[0]
     view = program.view(name, device)
     if device == HOST:
         return partial(_copy, view)

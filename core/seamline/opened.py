@@ -14,8 +14,8 @@ from seamline.errors import ProviderError
 from seamline.observers import Observers
 from seamline.plugins import Plugins
 from seamline.provider import Provider
-from seamline.run import Profile
 from seamline.settings import Settings
+from seamline.timings import Profile
 
 __all__ = ["LAST_RESORT", "Opened", "open_providers"]
 
@@ -52,11 +52,11 @@ class Opened:
             return profile
         return _Watching(self.hooks, profile)
 
-    def run_finished(
-        self, start: int, end: int, error: BaseException | None
-    ) -> None:
+    def run_finished(self, start: int, end: int, error: BaseException | None) -> None:
         """Tell observers that a run is over."""
-        self.hooks.run_finished(session=self.session, start_ns=start, end_ns=end, error=error)
+        self.hooks.run_finished(
+            session=self.session, start_ns=start, end_ns=end, error=error
+        )
 
     def close(self) -> None:
         """Close the providers, the last opened first."""
@@ -69,7 +69,12 @@ class _Watching:
     profile: Profile | None
 
     def event(
-        self, name: str, category: str, start_ns: int, end_ns: int, args: Mapping[str, object]
+        self,
+        name: str,
+        category: str,
+        start_ns: int,
+        end_ns: int,
+        args: Mapping[str, object],
     ) -> None:
         if self.profile is not None:
             self.profile.event(name, category, start_ns, end_ns, args)
@@ -118,11 +123,21 @@ def open_providers(
                 problems.append(error)
                 notes.append(f"no last resort: {error}")
         if not providers:
-            raise problems[0] if problems else ProviderError("", "no provider was named")
+            raise (
+                problems[0] if problems else ProviderError("", "no provider was named")
+            )
         session = f"session-{next(_counter)}"
-        found.hooks.session_opened(session=session, model=model, providers=tuple(providers))
+        found.hooks.session_opened(
+            session=session, model=model, providers=tuple(providers)
+        )
         return Opened(
-            providers, options, named, tuple(notes), found.hooks, session, stack.pop_all()
+            providers,
+            options,
+            named,
+            tuple(notes),
+            found.hooks,
+            session,
+            stack.pop_all(),
         )
 
 

@@ -30,11 +30,10 @@ from seamline.opened import Opened, open_providers
 from seamline.placement import Placement, place
 from seamline.planned import Plan, Region
 from seamline.provider import HOST, Array, Device, Memory, Provider, Refusal
-from seamline.run import Profile
 from seamline.runner import Runner
 from seamline.seam_policy import SeamPolicy
 from seamline.tensors import TensorType, ValueType, numpy_dtype
-from seamline.timings import Timings
+from seamline.timings import Profile, Timings
 
 if TYPE_CHECKING:
     import onnx
@@ -154,7 +153,7 @@ class Pipeline:
         placement = place(claims, devices, named=opened.named, pins=pins)
         engine = _engine(opened, placement, constants, capacity)
         stack.callback(engine.close)
-        runner = _runner(engine, graph, ())
+        runner = _runner(engine, graph, (), policy)
         stack.callback(runner.close)
         self = cls(graph, opened, fallback, pins, policy, capacity, notes, claims, placement,
                    engine, Folding(), runner, stack)  # fmt: skip
@@ -181,7 +180,9 @@ class Pipeline:
 
     def assignments(self) -> Mapping[str, str]:
         """Give the provider of every node, bodies included."""
-        return {name: choice.provider for name, choice in self.placement.choices.items()}
+        return {
+            name: choice.provider for name, choice in self.placement.choices.items()
+        }
 
     # -- running -------------------------------------------------------------------------
 
@@ -228,7 +229,9 @@ class Pipeline:
         for position, name in enumerate(names):
             value = results[name]
             again = name in names[:position]
-            given.append(value.copy() if again and isinstance(value, np.ndarray) else value)
+            given.append(
+                value.copy() if again and isinstance(value, np.ndarray) else value
+            )
         return given
 
     def _run(self, feeds: Mapping[str, Any], profile: Profile | None) -> dict[str, Any]:
@@ -236,19 +239,11 @@ class Pipeline:
             runner = self._runner_for(feeds)
             inputs = {name: feeds[name] for name in runner.region.inputs}
             try:
-                self._checked(runner, inputs)
                 return runner.run(inputs, {}, self.opened.watching(profile))
             except BuildError as error:
                 if self.fallback == "error" or not self._replaced(error):
                     raise
         raise RunError(f"{_REPLACEMENTS} builds failed; see the notes of explain()")
-
-    def _checked(self, runner: Runner, inputs: Mapping[str, Any]) -> None:
-        """Hold a new plan to the policy on seams before it is built."""
-        before = runner.built
-        program = runner.program(inputs)
-        if runner.built != before:
-            self.policy.hold(program.plan)
 
     def _finished(self, start: int, error: BaseException | None) -> None:
         self.opened.run_finished(start, time.perf_counter_ns(), error)
@@ -262,7 +257,7 @@ class Pipeline:
             engine = _engine(self.opened, self.placement, constants, self.capacity)
             self._stack.callback(engine.close)
             self._fold(engine)
-            runner = _runner(engine, self.graph, tuple(overridden))
+            runner = _runner(engine, self.graph, tuple(overridden), self.policy)
             self._stack.callback(runner.close)
             self._overrides[overridden] = runner
         return self._overrides[overridden]
@@ -282,12 +277,11 @@ class Pipeline:
 
     def _replaced(self, error: BuildError) -> bool:
         """Take a failed segment's nodes from its provider; tell whether anyone else can."""
-        program = error.segment.partition(":")[2]
-        if not error.provider or not program:
+        failed = {error.node} if error.node else set(error.nodes)
+        if not error.provider or not failed:
             return False
         said = Refusal(f"its build failed: {error}")
         answers = {name: dict(given) for name, given in self.claims.answers.items()}
-        failed = {error.node} if error.node else set(self._nodes_of(error))
         for name in failed:
             answers[name][error.provider] = said
         claims = attrs.evolve(self.claims, answers=answers)
@@ -295,16 +289,13 @@ class Pipeline:
         pins = {pin: who for pin, who in self.pins.items() if who != error.provider}
         self.placement = place(claims, devices, named=self.opened.named, pins=pins)
         self.claims = claims
-        self.notes.append(f"{', '.join(sorted(failed))} moved from {error.provider}: {error}")
+        self.notes.append(
+            f"{', '.join(sorted(failed))} moved from {error.provider}: {error}"
+        )
         if self.fallback == "warn":
             warnings.warn(self.notes[-1], SeamlineWarning, stacklevel=5)
         self._reset()
         return True
-
-    def _nodes_of(self, error: BuildError) -> list[str]:
-        mine = [n for n, c in self.placement.choices.items() if c.provider == error.provider]
-        first = error.segment.partition(":")[2]
-        return [first] if first in mine else mine
 
     def _reset(self) -> None:
         self.runner.close()
@@ -342,7 +333,9 @@ class Pipeline:
                 continue
             declared = tuple(d if isinstance(d, int) else 1 for d in kind.shape or ())
             sizes = tuple(shapes.get(name, declared))
-            samples[name] = np.broadcast_to(np.zeros((), numpy_dtype(kind.dtype)), sizes)
+            samples[name] = np.broadcast_to(
+                np.zeros((), numpy_dtype(kind.dtype)), sizes
+            )
         return samples
 
     def explain(
@@ -382,7 +375,10 @@ def _engine(
     return Engine(opened.providers, placement, constants, memories, capacity)
 
 
-def _runner(engine: Engine, graph: Graph, overridden: tuple[str, ...]) -> Runner:
+def _runner(
+    engine: Engine, graph: Graph, overridden: tuple[str, ...], policy: SeamPolicy
+) -> Runner:
     fixed = set(graph.overridable) - set(overridden)
     inputs = tuple(name for name in graph.inputs if name not in fixed)
-    return Runner(engine, Region(graph.name, graph, graph.nodes, inputs, (), graph.outputs))
+    region = Region(graph.name, graph, graph.nodes, inputs, (), graph.outputs)
+    return Runner(engine, region, check=policy.hold)

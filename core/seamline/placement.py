@@ -56,6 +56,7 @@ class Choice:
     device: Device
     claim: Claim
     reason: str
+    pinned: bool = False
 
 
 @attrs.frozen(eq=False)
@@ -139,8 +140,7 @@ def place(
 
 
 def _core_choice(claims: Claims, node: Node) -> Choice:
-    claim = claims.answers[node.name][CORE]
-    assert isinstance(claim, Claim)  # noqa: S101 - made by collect
+    claim = claims.offers(node.name)[CORE]
     return Choice(CORE, HOST, claim, claim.because)
 
 
@@ -249,7 +249,9 @@ def _keep_pin(
 ) -> Choice:
     answer = claims.answers[node.name][provider]
     if isinstance(answer, Claim):
-        return Choice(provider, devices[provider], answer, f"pinned by {pin!r}")
+        return Choice(
+            provider, devices[provider], answer, f"pinned by {pin!r}", pinned=True
+        )
     others = ", ".join(claims.offers(node.name)) or "no provider"
     raise PinError(
         f"pin {pin!r} puts node {node.name!r} ({node.qualified_op}) on {provider!r}, which "

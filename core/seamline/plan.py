@@ -10,13 +10,13 @@ remains is cut, laid out in memory and described; nothing is allocated.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import attrs
 
-from seamline.claims import CORE, infer_with
+from seamline.claims import CORE, ask, infer_with
 from seamline.constants import Constants, Known
-from seamline.errors import UnclaimedNodeError
+from seamline.errors import PinError, UnclaimedNodeError
 from seamline.graph import Node
 from seamline.layout import Reading, lay_out
 from seamline.placement import Choice, Placement
@@ -102,6 +102,7 @@ class _Making:
         self.unused: list[str] = []
         self.blocked: list[Node] = []
         self.late: set[str] = set()  # values whose size is found by running
+        self.written: Collection[str] = ()
 
     # -- which nodes run now, later, never -----------------------------------------------
 
@@ -157,7 +158,11 @@ class _Making:
                 self.late.update(node.writes)
                 continue
             choice = self._choose(node)
-            alone = choice.provider == CORE or choice.claim.sizes_at_run or not self._sized(node)
+            alone = (
+                choice.provider == CORE
+                or choice.claim.sizes_at_run
+                or not self._sized(node)
+            )
             if alone:
                 self.late.update(node.writes)
             runs.append(_Run(node, choice, alone))
@@ -189,13 +194,18 @@ class _Making:
             if name not in self.placement.claims.offers(node.name):
                 continue
             provider = self.providers[name]
-            answer = provider.claim(view)
+            answer = ask(provider, view)
             if isinstance(answer, Claim):
                 reason = choice.reason
                 if said:
                     reason = f"with sizes known, refused by {', '.join(said)}"
-                return Choice(name, provider.device, answer, reason)
+                return Choice(name, provider.device, answer, reason, choice.pinned)
             said[name] = f"with sizes known: {answer}"
+            if choice.pinned:
+                raise PinError(
+                    f"node {node.name!r} ({node.qualified_op}) is {choice.reason} to "
+                    f"{name!r}, which refuses it with sizes known: {answer}"
+                )
         raise UnclaimedNodeError({node.name: node.qualified_op}, {node.name: said})
 
     def _kept(self) -> frozenset[str]:
@@ -236,6 +246,7 @@ class _Making:
 
     def _segments(self, runs: Sequence[_Run]) -> tuple[list[list[_Run]], bool]:
         writer = {name: i for i, run in enumerate(runs) for name in run.node.writes}
+        self.written = writer.keys()
         before = [
             [writer[name] for name in run.node.reads if name in writer] for run in runs
         ]
@@ -245,12 +256,22 @@ class _Making:
         return sorted(groups, key=lambda group: group[0].alone), result.complete
 
     def _colour(self, run: _Run) -> tuple[str, bool] | None:
-        if run.alone:
+        if run.alone or self._waits(run):
             return None
         captures = self.providers[run.choice.provider].captures
         return (
             run.choice.provider,
             captures and run.choice.claim.not_capturable is not None,
+        )
+
+    def _waits(self, run: _Run) -> bool:
+        """Tell whether a node of a device reads on the host what this plan computes."""
+        choice = run.choice
+        return choice.device != HOST and any(
+            index in choice.claim.host_inputs
+            and name not in self.known
+            and name in self.written
+            for index, name in enumerate(run.node.inputs)
         )
 
     def _steps(
@@ -340,10 +361,10 @@ class _Making:
         copies: dict[tuple[str, Device], int] = {}
         by_node = {reading.node.name: reading for reading in readings}
         result: list[Step] = []
-        for step in steps:
-            names = step.nodes if isinstance(step, Segment) else (step.node,)  # type: ignore[union-attr]
-            at = by_node[names[0]].span[0]
-            for name, device in self._needs([by_node[n] for n in names]):
+        for unit in _units(steps, by_node):
+            members = [by_node[name] for step in unit for name in _nodes_of(step)]
+            at = members[0].span[0]
+            for name, device in self._needs(members):
                 if name in inputs:
                     if device not in inputs[name]:
                         inputs[name].append(device)
@@ -351,7 +372,7 @@ class _Making:
                     copies[name, device] = at
                     size = self._nbytes(name)
                     result.append(Transfer(name, homes[name][0], device, size))
-            result.append(step)
+            result += unit
         for name in self._early():
             if name in inputs and HOST not in inputs[name]:
                 inputs[name].append(HOST)
@@ -373,3 +394,20 @@ class _Making:
     def _nbytes(self, name: str) -> int:
         kind = self.types.get(name)
         return nbytes_of(kind) if isinstance(kind, TensorType) and kind.is_sized else 0
+
+
+def _nodes_of(step: Step) -> tuple[str, ...]:
+    if isinstance(step, Segment):
+        return step.nodes
+    return (step.node,) if isinstance(step, HostStep) else ()
+
+
+def _units(
+    steps: Sequence[Step], readings: Mapping[str, Reading]
+) -> Iterator[Sequence[Step]]:
+    """Give steps one by one, the late ones together: a body may read any copy they make."""
+    late = [step for step in steps if readings[_nodes_of(step)[0]].late]
+    for step in steps[: len(steps) - len(late)]:
+        yield (step,)
+    if late:
+        yield late

@@ -16,7 +16,7 @@ import attrs
 import numpy as np
 
 from seamline.engine import Engine
-from seamline.errors import BuildError, SeamlineError
+from seamline.errors import BuildError, RunError, SeamlineError
 from seamline.graph import Node
 from seamline.moves import Feeder, Fetcher, feeders, fetchers
 from seamline.placement import Choice
@@ -31,6 +31,7 @@ from seamline.provider import (
     view_of,
 )
 from seamline.tensors import TensorType
+from seamline.timings import Profile
 
 __all__ = ["Action", "Bodies", "BodyRunner", "Program", "build"]
 
@@ -40,10 +41,20 @@ Action: TypeAlias = Callable[[], object]
 class BodyRunner(Protocol):
     """Runs a region inside a program: a body of control flow, or the rest of a plan."""
 
+    @property
+    def region(self) -> Region:
+        """Give the region."""
+
     def run(
-        self, inputs: Mapping[str, Any], objects: Mapping[str, Any]
+        self,
+        inputs: Mapping[str, Any],
+        objects: Mapping[str, Any],
+        profile: Profile | None = None,
     ) -> dict[str, Any]:
         """Give the region's outputs by name, as fresh arrays."""
+
+    def latest(self) -> Program | None:
+        """Give the program that ran last, if any."""
 
     def plan(self, inputs: Mapping[str, Any]) -> Plan:
         """Plan for inputs like these, without building."""
@@ -79,10 +90,12 @@ class Program:
     executables: dict[str, Executable] = attrs.field(factory=dict)
     bodies: dict[str, Mapping[str, BodyRunner]] = attrs.field(factory=dict)
     rest: BodyRunner | None = None
+    profile: Profile | None = None
     feeders: tuple[Feeder, ...] = ()
     fetchers: tuple[Fetcher, ...] = ()
     _arenas: dict[Device, Buffer] = attrs.field(factory=dict)
     _views: dict[tuple[str, Device], View] = attrs.field(factory=dict)
+    _places: dict[str, tuple[Device, ...]] | None = None
     _stack: ExitStack = attrs.field(factory=ExitStack)
 
     def view(self, name: str, device: Device = HOST) -> View:
@@ -110,10 +123,18 @@ class Program:
 
     def places(self, name: str) -> tuple[Device, ...]:
         """Give the devices on which a value lies, its home first."""
-        found = tuple(device for value, device in self.plan.slots if value == name)
-        if found or self.outer is None:
-            return found or (HOST,)
-        return self.outer.places(name)
+        if self._places is None:
+            self._places = _places(self.plan)
+        found = self._places.get(name)
+        if found is not None:
+            return found
+        return (HOST,) if self.outer is None else self.outer.places(name)
+
+    def holds(self, name: str, device: Device) -> bool:
+        """Tell whether a value has a fixed place on a device, here or around."""
+        if (name, device) in self.plan.slots or name in self.plan.known:
+            return True
+        return self.outer is not None and self.outer.holds(name, device)
 
     def host_value(self, name: str) -> Any:
         """Give a value for the host to read: an array, a list, or None."""
@@ -176,6 +197,17 @@ class Program:
         self.actions.clear()
 
 
+def _places(plan: Plan) -> dict[str, tuple[Device, ...]]:
+    copied = {(step.value, step.target) for step in plan.transfers}
+    found: dict[str, tuple[Device, ...]] = {}
+    for name, device in plan.slots:
+        others = found.get(name, ())
+        found[name] = (
+            (*others, device) if (name, device) in copied else (device, *others)
+        )
+    return found
+
+
 def build(
     plan: Plan, engine: Engine, bodies: Bodies, outer: Program | None = None
 ) -> Program:
@@ -215,9 +247,11 @@ def build(
             program.rest = bodies(plan.rest, program)
             program.defer(program.rest.close)
         program.feeders, program.fetchers = feeders(program), fetchers(program)
-    except BaseException:
+    except BaseException as error:
         program.close()
-        raise
+        if isinstance(error, SeamlineError) or not isinstance(error, Exception):
+            raise
+        raise BuildError(f"{type(error).__name__}: {error}") from error
     return program
 
 
@@ -232,12 +266,25 @@ def _build_segment(program: Program, step: Segment, nodes: Mapping[str, Node]) -
         program.defer(executable.close)
         program.executables[step.id] = executable
         program.bind(executable, spec, choices)
-    except SeamlineError:
-        raise
+    except BuildError as error:
+        error.nodes = step.nodes
+        if error.provider and error.segment:
+            raise
+        raise _located(step, error) from error
     except Exception as error:
-        raise BuildError(
-            f"{type(error).__name__}: {error}", provider=step.provider, segment=step.id
-        ) from error
+        raise _located(step, error) from error
+
+
+def _located(step: Segment, error: Exception) -> BuildError:
+    """Name provider and segment; the node too, where it is known."""
+    node = step.nodes[0] if len(step.nodes) == 1 else ""
+    node = error.node or node if isinstance(error, RunError) else node
+    said = "" if isinstance(error, SeamlineError) else f"{type(error).__name__}: "
+    located = BuildError(
+        f"{said}{error}", provider=step.provider, segment=step.id, node=node
+    )
+    located.nodes = step.nodes
+    return located
 
 
 def _open_bodies(program: Program, node: Node, bodies: Bodies) -> None:

@@ -9,32 +9,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from seamline.errors import KernelError, SeamlineError
 from seamline.kernels import KernelSegment
 from seamline.planned import HostStep, Segment, Step, Transfer
 from seamline.program import Action, Program
+from seamline.timings import Profile
 
-__all__ = ["Profile", "run"]
+__all__ = ["run"]
 
 Values: TypeAlias = Mapping[str, Any]
 _clock = time.perf_counter_ns
-
-
-class Profile(Protocol):
-    """Takes what a run did, as it happens."""
-
-    def event(
-        self,
-        name: str,
-        category: str,
-        start_ns: int,
-        end_ns: int,
-        args: Mapping[str, object],
-    ) -> None:
-        """Note something with a beginning and an end, by ``time.perf_counter_ns``."""
 
 
 def run(
@@ -60,28 +48,51 @@ def run(
     KernelError
         A kernel failed; names provider, segment and node.
     """
+    program.profile = profile
     held = program.objects
     held.clear()
     held.update(objects)
+    step: Step | None = None
+    try:
+        _feed(program, inputs)
+        if profile is None:
+            for step, action in program.actions:  # noqa: B007 - named if it fails
+                action()
+        else:
+            for step, action in program.actions:
+                _profiled(program, step, action, profile)
+        step = None
+        results: dict[str, Any] = {}
+        if program.rest is not None:
+            region = program.rest.region
+            given = {name: held[name] for name in region.inputs}
+            results = program.rest.run(given, held, profile)
+        return _collect(program, inputs, results)
+    except SeamlineError:
+        raise
+    except Exception as error:
+        raise _located(step, error) from error
+
+
+def _feed(program: Program, inputs: Values) -> None:
     for name, writes in program.feeders:
         value = inputs[name]
-        if not writes or value.__class__ is not np.ndarray:
-            held[name] = value
+        if not writes or not isinstance(value, np.ndarray):
+            program.objects[name] = value
         else:
             for write in writes:
                 write(value)
-    if profile is None:
-        for _, action in program.actions:
-            action()
-    else:
-        for step, action in program.actions:
-            _profiled(program, step, action, profile)
-    results: dict[str, Any] = {}
-    if program.rest is not None:
-        region = program.rest.region
-        given = {name: held[name] for name in region.inputs}
-        results = program.rest.run(given, held, profile)
-    return _collect(program, inputs, results)
+
+
+def _located(step: Step | None, error: Exception) -> KernelError:
+    """Say where an error came from that names nothing; None: inputs or outputs moved."""
+    said = f"{type(error).__name__}: {error}"
+    if step is None:
+        return KernelError(f"moving values in or out of the program: {said}")
+    if not isinstance(step, Segment):
+        return KernelError(said, segment=step.id)
+    node = step.nodes[0] if len(step.nodes) == 1 else ""
+    return KernelError(said, provider=step.provider, segment=step.id, node=node)
 
 
 def _collect(program: Program, inputs: Values, late: dict[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ it and one for its rest, and closes them with itself.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import attrs
@@ -18,8 +18,9 @@ from seamline.engine import Engine
 from seamline.plan import Plan, Region, partition
 from seamline.program import Program, build
 from seamline.provider import Array
-from seamline.run import Profile, run
+from seamline.run import run
 from seamline.tensors import ValueType, type_of_array
+from seamline.timings import Profile
 
 __all__ = ["Runner"]
 
@@ -33,6 +34,8 @@ class Runner:
     ----------
     outer
         The program whose values the region captures; None for a main graph.
+    check
+        Looks at a new plan, and raises to refuse it, before it is built.
     built
         Programs built so far, closed ones included.
     """
@@ -40,6 +43,7 @@ class Runner:
     engine: Engine
     region: Region
     outer: Program | None = None
+    check: Callable[[Plan], None] | None = None
     built: int = 0
     profile: Profile | None = None
     _programs: OrderedDict[tuple[object, ...], Program] = attrs.field(
@@ -63,7 +67,10 @@ class Runner:
         if found is not None:
             self._programs.move_to_end(key)
             return found
-        program = build(self.plan(inputs), self.engine, self._body, self.outer)
+        plan = self.plan(inputs)
+        if self.check is not None:
+            self.check(plan)
+        program = build(plan, self.engine, self._body, self.outer)
         self.built += 1
         self._programs[key] = program
         while len(self._programs) > self.engine.capacity:

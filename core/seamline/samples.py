@@ -68,17 +68,24 @@ def sample_feeds(
     """
     for name in (*(files or {}), *(shapes or {})):
         if name not in types:
-            raise FeedError(f"{name!r} is no input{near(name, types)} (inputs: {', '.join(types)})")
+            raise FeedError(
+                f"{name!r} is no input{near(name, types)} (inputs: {', '.join(types)})"
+            )
     feeds: dict[str, Any] = {}
     for name, kind in types.items():
         if files and name in files:
             feeds[name] = _read(name, files[name], kind)
             continue
         if not isinstance(kind, TensorType):
-            raise FeedError(f"input {name!r} is {kind or 'of unknown type'}: give it with --input")
+            raise FeedError(
+                f"input {name!r} is {kind or 'of unknown type'}: give it with --input"
+            )
         sizes = (shapes or {}).get(name)
         if sizes is None:
-            sizes = [d if isinstance(d, int) else (dims or {}).get(str(d), 1) for d in kind.shape or ()]
+            sizes = [
+                d if isinstance(d, int) else (dims or {}).get(str(d), 1)
+                for d in kind.shape or ()
+            ]
         rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
         feeds[name] = _made_up(rng, numpy_dtype(kind.dtype), tuple(sizes))
     return feeds
@@ -93,12 +100,19 @@ def _read(name: str, text: str, kind: ValueType | None) -> Any:
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:
-        raise FeedError(f"input {name!r}: {text!r} is neither a .npy file nor JSON") from error
+        raise FeedError(
+            f"input {name!r}: {text!r} is neither a .npy file nor JSON"
+        ) from error
     dtype = numpy_dtype(kind.dtype) if isinstance(kind, TensorType) else None
-    return np.array(value, dtype)
+    try:
+        return np.array(value, dtype)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise FeedError(f"input {name!r}: {text!r} is no {kind}: {error}") from error
 
 
-def _made_up(rng: np.random.Generator, dtype: np.dtype[Any], sizes: tuple[int, ...]) -> Any:
+def _made_up(
+    rng: np.random.Generator, dtype: np.dtype[Any], sizes: tuple[int, ...]
+) -> Any:
     if dtype.kind == "O":
         return np.full(sizes, "", dtype=object)
     if dtype.kind == "b":

@@ -46,7 +46,9 @@ class SeamPolicy:
         if not count:
             return
         lines = [f"  {seam} ({seam.why})" for seam in plan.seams]
-        text = f"the plan has {count} seam{'s' if count > 1 else ''}:\n" + "\n".join(lines)
+        text = f"the plan has {count} seam{'s' if count > 1 else ''}:\n" + "\n".join(
+            lines
+        )
         if self.seams == "error":
             raise SeamError(f"{text}\nseams='error' allows none")
         if self.limit is not None and count > self.limit:

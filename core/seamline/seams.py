@@ -25,14 +25,13 @@ def name_seams(
     for step in steps:
         if isinstance(step, Transfer):
             continue
-        crossing: dict[str, list[str]] = {}
+        crossing: dict[str, tuple[Segment | HostStep, list[str]]] = {}
         for name in _reads(step, readings):
             source = writer.get(name)
             if source is not None:
-                crossing.setdefault(source.id, []).append(name)
-        by_id = {source.id: source for source in writer.values()}
-        for source_id, values in crossing.items():
-            seams.append(_seam(by_id[source_id], step, values, readings, types, copied))
+                crossing.setdefault(source.id, (source, []))[1].append(name)
+        for source, values in crossing.values():
+            seams.append(_seam(source, step, values, readings, types, copied))
         if isinstance(step, HostStep) or step.sizes_at_run:
             seams.append(_leaving(step, readings, types))
         for name in _writes(step, readings):
@@ -107,7 +106,7 @@ def _leaving(
     readings: Mapping[str, Reading],
     types: Mapping[str, ValueType | None],
 ) -> Seam:
-    """The seam after a step whose results' sizes nobody knew."""
+    """Give the seam after a step whose results' sizes nobody knew."""
     writes = _writes(step, readings)
     if isinstance(step, HostStep):
         op = readings[step.node].node.qualified_op

@@ -18,13 +18,13 @@ never reach; the plan says whether it did.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 
 import attrs
 
 __all__ = ["Cut", "cut"]
 
-_JOIN_BUDGET = 50_000_000  # segments times joins times segments; about a second
+_JOIN_BUDGET = 500_000_000  # words of bits looked at; about two seconds
 
 
 @attrs.frozen
@@ -105,61 +105,120 @@ def _join(
     colours: Sequence[Hashable],
     before: Sequence[Sequence[int]],
 ) -> Cut:
-    spent = 0
-    while True:
-        pair = _joinable(groups, colours, before)
-        if pair is None:
-            return Cut(tuple(tuple(group) for group in groups))
-        spent += len(groups) * len(groups)
-        if spent > _JOIN_BUDGET:
-            return Cut(tuple(tuple(group) for group in groups), complete=False)
-        first, second = pair
-        groups[second] = sorted(groups[first] + groups[second])
-        groups[first] = []
-        groups = _ordered([group for group in groups if group], before)
+    """
+    Join segments until no two can be.
+
+    Joining two segments only adds paths between the others, so a pair that could not be
+    joined can be later only if one of it has grown: each is looked at once, and again
+    when it has.
+    """
+    joining = _Joining(groups, colours, before)
+    waiting = joining.repeated()
+    heapq.heapify(waiting)
+    while waiting:
+        index = heapq.heappop(waiting)
+        if joining.groups[index]:
+            other = joining.partner(index)
+            if other is not None:
+                joining.join(other, index)
+                heapq.heappush(waiting, index)
+        if joining.spent > _JOIN_BUDGET:
+            break
+    kept = [group for group in joining.groups if group]
+    if len(kept) < len(groups):
+        kept = _ordered(kept, before)
+    return Cut(tuple(tuple(group) for group in kept), complete=not waiting)
 
 
-def _joinable(
-    groups: list[list[int]],
-    colours: Sequence[Hashable],
-    before: Sequence[Sequence[int]],
-) -> tuple[int, int] | None:
-    """Give two segments that may be joined, the first such pair in order."""
-    seen: dict[Hashable, int] = {}
-    if not any(_repeats(seen, colours[group[0]]) for group in groups):
-        return None
-    parents = _parents(groups, before)
-    above: list[int] = []  # segments that a segment depends on, through any path
-    below = [0] * len(groups)
+class _Joining:
+    """Segments and the paths between them, as bits; a segment's number is its first one."""
+
+    def __init__(
+        self,
+        groups: list[list[int]],
+        colours: Sequence[Hashable],
+        before: Sequence[Sequence[int]],
+    ) -> None:
+        self.groups = groups
+        self.spent = 0
+        self.of_colour: dict[Hashable, list[int]] = {}
+        for index, group in enumerate(groups):
+            if colours[group[0]] is not None:
+                self.of_colour.setdefault(colours[group[0]], []).append(index)
+        self.colour_of = [colours[group[0]] for group in groups]
+        self.alike = {
+            colour: sum(1 << index for index in found)
+            for colour, found in self.of_colour.items()
+        }
+        self.parts = [1 << index for index in range(len(groups))]
+        if self.repeated():
+            self.parents = _parents(groups, before)
+            self.above, self.below = _paths(self.parents)
+
+    def repeated(self) -> list[int]:
+        """Give the segments that are not alone with their colour."""
+        many = [found for found in self.of_colour.values() if len(found) > 1]
+        return [index for found in many for index in found]
+
+    def partner(self, index: int) -> int | None:
+        """Give the first segment that may be joined with one, if any."""
+        alike = self.alike[self.colour_of[index]] & ~self.parts[index]
+        free = alike & ~self.above[index] & ~self.below[index]
+        if free:
+            return _first(free)
+        self.spent += len(self.groups) // 16
+        return next(self._neighbours(index, alike), None)
+
+    def _neighbours(self, index: int, alike: int) -> Iterator[int]:
+        """Give segments alike that a path joins to this one, none through a third."""
+        above, below = alike & self.above[index], alike & self.below[index]
+        while above:  # the last ones first: an earlier one may lie behind them
+            other = above.bit_length() - 1
+            above &= ~self.parts[other] & ~self.above[other]
+            if not self.below[other] & self.above[index]:
+                yield other
+        while below:
+            other = _first(below)
+            below &= ~self.parts[other] & ~self.below[other]
+            if not self.above[other] & self.below[index]:
+                yield other
+
+    def join(self, gone: int, index: int) -> None:
+        """Make one segment of two."""
+        self.groups[index] = sorted(self.groups[index] + self.groups[gone])
+        self.groups[gone] = []
+        parts = self.parts[index] | self.parts[gone]
+        above = (self.above[index] | self.above[gone]) & ~parts
+        below = (self.below[index] | self.below[gone]) & ~parts
+        self.parts[index], self.above[index], self.below[index] = parts, above, below
+        self.alike[self.colour_of[index]] &= ~(1 << gone)
+        for other, group in enumerate(self.groups):
+            if not group or other == index:
+                continue
+            if above & self.parts[other]:
+                self.below[other] |= below | parts
+            elif below & self.parts[other]:
+                self.above[other] |= above | parts
+        self.spent += len(self.groups) * len(self.groups) // 64
+
+
+def _first(bits: int) -> int:
+    return (bits & -bits).bit_length() - 1
+
+
+def _paths(parents: Sequence[set[int]]) -> tuple[list[int], list[int]]:
+    """Give for each segment, as bits, those it depends on and those that depend on it."""
+    above: list[int] = []
+    below = [0] * len(parents)
     for deps in parents:
         bits = 0
         for dep in deps:
             bits |= above[dep] | (1 << dep)
         above.append(bits)
-    for index in range(len(groups) - 1, -1, -1):
+    for index in range(len(parents) - 1, -1, -1):
         for dep in parents[index]:
             below[dep] |= below[index] | (1 << index)
-    of_colour: dict[Hashable, int] = {}
-    for index, group in enumerate(groups):
-        colour = colours[group[0]]
-        if colour is None:
-            continue
-        earlier = of_colour.get(colour, 0)
-        free = earlier & ~above[index]
-        if free:
-            return (free & -free).bit_length() - 1, index
-        for dep in sorted(parents[index]):
-            if earlier >> dep & 1 and not below[dep] & above[index]:
-                return dep, index
-        of_colour[colour] = earlier | (1 << index)
-    return None
-
-
-def _repeats(seen: dict[Hashable, int], colour: Hashable) -> bool:
-    if colour is None:
-        return False
-    seen[colour] = seen.get(colour, 0) + 1
-    return seen[colour] > 1
+    return above, below
 
 
 def _parents(

@@ -139,15 +139,23 @@ def sequence_map(program: Program, node: Node) -> Outputs:
     results: list[list[Any]] = [[] for _ in body.outputs]
     for turn in range(lengths.pop()):
         items = [value[turn] if isinstance(value, list) else value for value in given]
-        found = runner.run(dict(zip(body.inputs, items, strict=True)), captured)
+        inputs = dict(zip(body.inputs, items, strict=True))
+        found = runner.run(inputs, captured, program.profile)
         for result, name in zip(results, body.outputs, strict=True):
             result.append(found[name])
     return tuple(results)
 
 
+def identity(program: Program, node: Node) -> Outputs:
+    """Pass a sequence or an optional on."""
+    value = _value(program, node, 0)
+    return (list(value) if isinstance(value, list) else value,)
+
+
 #: The core's sequence and optional operators by name.
 SEQUENCES: Mapping[str, Callable[[Program, Node], Outputs]] = {
     "ConcatFromSequence": concatenate,
+    "Identity": identity,
     "Optional": optional,
     "OptionalGetElement": optional_get,
     "OptionalHasElement": optional_has,

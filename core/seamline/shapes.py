@@ -16,26 +16,32 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import attrs
 import numpy as np
-import onnx
 import onnx_ir as ir
 
 from seamline.errors import PlanError
 from seamline.graph import Graph, Node
+from seamline.onnx_inference import (
+    FOLLOWED,
+    guesses,
+    infer_by_onnx,
+    ir_type,
+    is_defined,
+    refined,
+    strays,
+    value_type,
+)
 from seamline.provider import Array, NodeView, view_of
 from seamline.tensors import (
     Dim,
-    OptionalType,
-    SequenceType,
     Shape,
     TensorType,
     ValueType,
     dtype_name,
     numpy_dtype,
-    onnx_dtype,
 )
 
 __all__ = ["CONTROL_FLOW", "Infer", "Resolved", "resolve", "resolve_static"]
@@ -159,15 +165,28 @@ class _Resolution:
             _forget(self.graph.values[name])
         version = self.context.get_opset_version(node.domain)
         function = self.registry.get(node.domain, node.op_type, version)
-        found = (
-            self._native(node) if function is None else self._library(node, function)
-        )
+        told: list[ValueType | None] = []
+        if function is None or self._misleads(node):
+            found = self._native(node)
+        else:
+            told = self._library(node, function)
+            found = self._completed(node, told)
         for index, name in enumerate(node.outputs):
             if name:
                 kind = found[index] if index < len(found) else None
                 self.types[name] = _merge(kind, self.graph.types.get(name))
                 self._placed.add(name)
+                if index >= len(told) or self.types[name] != told[index]:
+                    self._tell(self.graph.values[name], self.types[name])
         self._learn(node)
+
+    def _misleads(self, node: Node) -> bool:
+        if guesses(node, self.constant):
+            return True
+        if node.op_type not in FOLLOWED or node.domain:
+            return False
+        given = [self.context.get_symbolic_value(one) for one in node.source.inputs]
+        return strays(node, given, self.types.get(node.inputs[0]))
 
     def _library(
         self, node: Node, function: Callable[..., None]
@@ -175,6 +194,8 @@ class _Resolution:
         try:
             function(self.context, node.source)
         except Exception as error:
+            if node.bodies:  # it insists on a Loop's count and condition: both optional
+                return []
             raise PlanError(
                 f"node {node.name!r} ({node.qualified_op}): its inputs do not go "
                 f"together: {error}; they are {self._said(node)}"
@@ -182,26 +203,26 @@ class _Resolution:
         return [self._type(value) for value in node.source.outputs]
 
     def _native(self, node: Node) -> list[ValueType | None]:
-        """Ask ONNX's own inference, then the providers."""
-        try:
-            schema = onnx.defs.get_schema(
-                node.op_type, max(node.since_version, 1), node.domain
-            )
-        except onnx.defs.SchemaError:
+        """Ask ONNX's own inference, or the providers where ONNX has no such operator."""
+        if not is_defined(node):
             answer = self.infer(view_of(node, self.types, self.constant))
             return list(answer or ())
-        types = {
-            name: ir.to_proto(self.graph.values[name]).type
-            for name in node.inputs
-            if name and isinstance(self.types.get(name), TensorType)
-        }
-        try:
-            found = onnx.shape_inference.infer_node_outputs(
-                schema, node.to_proto(), types, opset_imports=_imports(self.graph)
-            )
-        except Exception:  # the operator has no inference, or needs more than is known
-            return []
-        return [_from_proto(found.get(name)) for name in node.outputs]
+        return infer_by_onnx(self.graph, node, self.types, self.constant)
+
+    def _completed(
+        self, node: Node, found: list[ValueType | None]
+    ) -> list[ValueType | None]:
+        """Fill in what the library left open though all that the node reads is sized."""
+        asked = [k for n, k in zip(node.outputs, found, strict=False) if n]
+        if node.bodies or not is_defined(node):
+            return found
+        if None not in asked and not any(map(_is_open, asked)):
+            return found
+        ready = all(not n or _sized(self.types.get(n)) for n in node.inputs)
+        if None not in asked and not ready:
+            return found
+        more = infer_by_onnx(self.graph, node, self.types, self.constant)
+        return refined(found, more)
 
     def _learn(self, node: Node) -> None:
         """Keep outputs that turned out to be known values."""
@@ -238,22 +259,26 @@ class _Resolution:
             self.types[name] = TensorType(dtype_name(array.dtype), array.shape)
         kind = self.types.get(name, self.graph.types.get(name))
         self.types[name] = kind
-        keep = value.const_value if value.is_initializer() and array is not None else None
+        keep = (
+            value.const_value if value.is_initializer() and array is not None else None
+        )
         _forget(value)
         if keep is not None:
             value.const_value = keep
         elif array is not None and array.size <= 4096 and array.dtype.kind in "iufb":
             value.const_value = ir.tensor(array)
-        if isinstance(kind, TensorType):
-            value.type = ir.TensorType(onnx_dtype(kind.dtype))
-            if kind.shape is not None:
-                value.shape = ir.Shape([_symbol(dim) for dim in kind.shape])
-                self.context.name_anonymous_dims(value)
-        elif kind is not None:
-            value.type = _ir_type(kind)
+        self._tell(value, kind)
+
+    def _tell(self, value: ir.Value, kind: ValueType | None) -> None:
+        """Tell the IR a type that did not come from the library."""
+        if kind is not None:
+            value.type = ir_type(kind)
+        if isinstance(kind, TensorType) and kind.shape is not None:
+            value.shape = ir.Shape([_symbol(dim) for dim in kind.shape])
+            self.context.name_anonymous_dims(value)
 
     def _type(self, value: ir.Value) -> ValueType | None:
-        return _value_type(value.type, self._shape(value.shape))
+        return value_type(value.type, self._shape(value.shape))
 
     def _shape(self, shape: ir.Shape | None) -> Shape | None:
         if shape is None:
@@ -308,6 +333,10 @@ def _sized(kind: ValueType | None) -> bool:
     return isinstance(kind, TensorType) and kind.is_sized
 
 
+def _is_open(kind: ValueType | None) -> bool:
+    return isinstance(kind, TensorType) and not kind.is_sized
+
+
 def _symbol(dim: Dim) -> Dim:
     """Drop a symbol that is no identifier, such as ``?``: nothing can be said with it."""
     return None if isinstance(dim, str) and not dim.isidentifier() else dim
@@ -318,42 +347,3 @@ def _forget(value: ir.Value) -> None:
     value.type = None
     value.const_value = None
     value.metadata_props.pop(_SYMBOLS, None)
-
-
-def _imports(graph: Graph) -> list[onnx.OperatorSetIdProto]:
-    return [onnx.helper.make_opsetid(d, v) for d, v in graph.opsets.items()]
-
-
-def _ir_type(kind: ValueType) -> Any:
-    if isinstance(kind, TensorType):
-        return ir.TensorType(onnx_dtype(kind.dtype))
-    inner = _ir_type(kind.element or TensorType("float32", None))
-    return (
-        ir.SequenceType(inner)
-        if isinstance(kind, SequenceType)
-        else ir.OptionalType(inner)
-    )
-
-
-def _value_type(kind: Any, shape: Shape | None) -> ValueType | None:
-    if kind is None:
-        return None
-    if isinstance(kind, ir.SequenceType):
-        return SequenceType(_value_type(kind.elem_type, None))
-    if isinstance(kind, ir.OptionalType):
-        inner = _value_type(kind.elem_type, None)
-        return OptionalType(None if isinstance(inner, OptionalType) else inner)
-    if kind.dtype == ir.DataType.UNDEFINED:
-        return None
-    return TensorType(dtype_name(kind.dtype), shape)
-
-
-def _from_proto(proto: onnx.TypeProto | None) -> ValueType | None:
-    if proto is None or not proto.WhichOneof("value"):
-        return None
-    found = ir.serde.deserialize_type_proto_for_type(proto)
-    shape = ir.serde.deserialize_type_proto_for_shape(proto)
-    sizes = None
-    if shape is not None:
-        sizes = tuple(d if isinstance(d, int) else d.value for d in shape)
-    return _value_type(found, sizes)

@@ -1,13 +1,28 @@
-"""What each step and each seam of a program took, in microseconds, over several runs."""
+"""Who hears of a run, and what each step and seam took, over several runs."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping
+from typing import Protocol
 
 import attrs
 
-__all__ = ["Timings"]
+__all__ = ["Profile", "Timings"]
+
+
+class Profile(Protocol):
+    """Takes what a run did, as it happens."""
+
+    def event(
+        self,
+        name: str,
+        category: str,
+        start_ns: int,
+        end_ns: int,
+        args: Mapping[str, object],
+    ) -> None:
+        """Note something with a beginning and an end, by ``time.perf_counter_ns``."""
 
 
 @attrs.define(eq=False)
@@ -33,14 +48,21 @@ class Timings:
     _last: int | None = None
 
     def event(
-        self, name: str, category: str, start_ns: int, end_ns: int, args: Mapping[str, object]
+        self,
+        name: str,
+        category: str,
+        start_ns: int,
+        end_ns: int,
+        args: Mapping[str, object],
     ) -> None:
         """Note a step or a node."""
         took = (end_ns - start_ns) / 1000
         if category == "Node" and "op_name" in args:
             self._nodes.setdefault(name.removesuffix("_kernel_time"), []).append(took)
             return
-        step = f"core:{name.removesuffix('_kernel_time')}" if category == "Node" else name
+        step = (
+            f"core:{name.removesuffix('_kernel_time')}" if category == "Node" else name
+        )
         self._steps.setdefault(step, []).append(took)
         if self._last is not None:
             self._gaps.setdefault(step, []).append((start_ns - self._last) / 1000)

@@ -118,10 +118,13 @@ def _processor():
 
 
 def _commit():
-    done = subprocess.run(
-        ["git", "describe", "--always", "--dirty"],
-        capture_output=True, text=True, check=False, cwd=RECORDS.parents[1],
-    )  # fmt: skip
+    try:
+        done = subprocess.run(
+            ["git", "describe", "--always", "--dirty"],
+            capture_output=True, text=True, check=False, cwd=Path(__file__).parent,
+        )  # fmt: skip
+    except FileNotFoundError:
+        return "unknown: git is not installed"
     return done.stdout.strip() or "not in a repository"
 
 

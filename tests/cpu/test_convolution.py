@@ -10,10 +10,10 @@ import onnx
 import onnxruntime as ort
 import pytest
 from onnx import helper
+from tests.node_cases import run_node
 
 from seamline.provider import Refusal
 from seamline_cpu.kernels import TABLE
-from tests.node_cases import run_node
 
 RNG = np.random.default_rng(7)
 
@@ -56,7 +56,9 @@ def in_onnxruntime(node, inputs, opset=17):
     )  # fmt: skip
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
     model.ir_version = 8
-    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    session = ort.InferenceSession(
+        model.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
     return session.run(None, dict(zip(names, arrays, strict=True)))
 
 
@@ -65,31 +67,31 @@ def normal(*shape):
 
 
 CASES = {
-    "dense_three_by_three": ((2, 5, 13, 17), (8, 5, 3, 3), dict(pads=[1, 1, 1, 1])),
-    "narrow_rows_in_one_strip": ((1, 9, 11, 9), (7, 9, 3, 3), dict(pads=[1, 1, 1, 1])),
-    "wide_rows": ((1, 3, 5, 67), (13, 3, 3, 5), dict(pads=[1, 2, 1, 2])),
-    "strided_with_asymmetric_pads": ((1, 3, 21, 40), (16, 3, 3, 3), dict(strides=[2, 2], pads=[0, 1, 2, 1])),
-    "unequal_strides_and_dilations": ((1, 4, 20, 33), (6, 4, 3, 2), dict(strides=[1, 2], dilations=[2, 3], pads=[2, 0, 1, 3])),
-    "stride_beyond_planes": ((1, 2, 30, 31), (5, 2, 4, 4), dict(strides=[5, 3], pads=[1, 1, 1, 1])),
-    "stride_larger_than_kernel": ((1, 3, 16, 16), (4, 3, 2, 2), dict(strides=[4, 1])),
+    "dense_three_by_three": ((2, 5, 13, 17), (8, 5, 3, 3), {"pads": [1, 1, 1, 1]}),
+    "narrow_rows_in_one_strip": ((1, 9, 11, 9), (7, 9, 3, 3), {"pads": [1, 1, 1, 1]}),
+    "wide_rows": ((1, 3, 5, 67), (13, 3, 3, 5), {"pads": [1, 2, 1, 2]}),
+    "strided_with_asymmetric_pads": ((1, 3, 21, 40), (16, 3, 3, 3), {"strides": [2, 2], "pads": [0, 1, 2, 1]}),
+    "unequal_strides_and_dilations": ((1, 4, 20, 33), (6, 4, 3, 2), {"strides": [1, 2], "dilations": [2, 3], "pads": [2, 0, 1, 3]}),
+    "stride_beyond_planes": ((1, 2, 30, 31), (5, 2, 4, 4), {"strides": [5, 3], "pads": [1, 1, 1, 1]}),
+    "stride_larger_than_kernel": ((1, 3, 16, 16), (4, 3, 2, 2), {"strides": [4, 1]}),
     "pointwise": ((2, 37, 9, 11), (19, 37, 1, 1), {}),
-    "pointwise_with_stride_and_pad": ((1, 6, 9, 11), (4, 6, 1, 1), dict(strides=[2, 2], pads=[1, 0, 0, 1])),
+    "pointwise_with_stride_and_pad": ((1, 6, 9, 11), (4, 6, 1, 1), {"strides": [2, 2], "pads": [1, 0, 0, 1]}),
     "one_pixel": ((1, 96, 1, 1), (24, 96, 1, 1), {}),
-    "grouped": ((2, 12, 9, 20), (18, 4, 3, 3), dict(group=3, pads=[1, 1, 1, 1])),
-    "grouped_pointwise": ((1, 12, 7, 5), (8, 3, 1, 1), dict(group=4)),
-    "depthwise": ((2, 10, 23, 37), (10, 1, 3, 3), dict(group=10, pads=[1, 1, 1, 1])),
-    "depthwise_five_strided": ((1, 6, 24, 61), (6, 1, 5, 5), dict(group=6, strides=[2, 1], pads=[2, 2, 2, 2])),
-    "depthwise_stride_three": ((1, 4, 24, 61), (4, 1, 5, 3), dict(group=4, strides=[3, 3], pads=[2, 2, 1, 0])),
-    "depthwise_dilated": ((1, 3, 19, 40), (3, 1, 3, 3), dict(group=3, dilations=[2, 4], pads=[2, 4, 2, 4])),
-    "depthwise_with_multiplier": ((1, 4, 14, 18), (12, 1, 3, 3), dict(group=4, pads=[1, 1, 1, 1])),
-    "depthwise_of_many_rows": ((1, 2, 300, 120), (2, 1, 3, 3), dict(group=2, pads=[1, 1, 1, 1])),
-    "many_channels_in_blocks_of_rows": ((1, 40, 40, 40), (9, 40, 3, 3), dict(pads=[1, 1, 1, 1])),
-    "one_axis": ((2, 5, 50), (7, 5, 3), dict(pads=[1, 1])),
-    "one_axis_strided_far": ((1, 1, 900), (20, 1, 256), dict(strides=[128], pads=[64, 0])),
-    "three_axes": ((1, 3, 6, 7, 8), (5, 3, 3, 2, 3), dict(pads=[1, 0, 1, 1, 1, 1], strides=[1, 2, 1])),
-    "three_axes_depthwise": ((1, 4, 5, 6, 9), (4, 1, 3, 3, 3), dict(group=4, pads=[1] * 6)),
+    "grouped": ((2, 12, 9, 20), (18, 4, 3, 3), {"group": 3, "pads": [1, 1, 1, 1]}),
+    "grouped_pointwise": ((1, 12, 7, 5), (8, 3, 1, 1), {"group": 4}),
+    "depthwise": ((2, 10, 23, 37), (10, 1, 3, 3), {"group": 10, "pads": [1, 1, 1, 1]}),
+    "depthwise_five_strided": ((1, 6, 24, 61), (6, 1, 5, 5), {"group": 6, "strides": [2, 1], "pads": [2, 2, 2, 2]}),
+    "depthwise_stride_three": ((1, 4, 24, 61), (4, 1, 5, 3), {"group": 4, "strides": [3, 3], "pads": [2, 2, 1, 0]}),
+    "depthwise_dilated": ((1, 3, 19, 40), (3, 1, 3, 3), {"group": 3, "dilations": [2, 4], "pads": [2, 4, 2, 4]}),
+    "depthwise_with_multiplier": ((1, 4, 14, 18), (12, 1, 3, 3), {"group": 4, "pads": [1, 1, 1, 1]}),
+    "depthwise_of_many_rows": ((1, 2, 300, 120), (2, 1, 3, 3), {"group": 2, "pads": [1, 1, 1, 1]}),
+    "many_channels_in_blocks_of_rows": ((1, 40, 40, 40), (9, 40, 3, 3), {"pads": [1, 1, 1, 1]}),
+    "one_axis": ((2, 5, 50), (7, 5, 3), {"pads": [1, 1]}),
+    "one_axis_strided_far": ((1, 1, 900), (20, 1, 256), {"strides": [128], "pads": [64, 0]}),
+    "three_axes": ((1, 3, 6, 7, 8), (5, 3, 3, 2, 3), {"pads": [1, 0, 1, 1, 1, 1], "strides": [1, 2, 1]}),
+    "three_axes_depthwise": ((1, 4, 5, 6, 9), (4, 1, 3, 3, 3), {"group": 4, "pads": [1] * 6}),
     "four_axes": ((1, 2, 3, 4, 3, 5), (3, 2, 2, 2, 2, 2), {}),
-    "pad_wider_than_the_input": ((1, 2, 3, 3), (3, 2, 5, 5), dict(pads=[4, 4, 4, 4])),
+    "pad_wider_than_the_input": ((1, 2, 3, 3), (3, 2, 5, 5), {"pads": [4, 4, 4, 4]}),
 }  # fmt: skip
 
 
@@ -100,19 +102,27 @@ def test_convolution_is_its_definition(name):
     want = defined(*(v.astype(np.float64) for v in (x, w, bias)), **given)
     node = helper.make_node("Conv", ["x", "w", "b"], ["y"], **given)
     for constant in ((), (1, 2)):
-        got = run_node(TABLE, node, [x, w, bias], [want.astype(np.float32)], constant=constant)
+        got = run_node(
+            TABLE, node, [x, w, bias], [want.astype(np.float32)], constant=constant
+        )
         np.testing.assert_allclose(got[0], want, rtol=1e-4, atol=1e-4)
     bare = helper.make_node("Conv", ["x", "w"], ["y"], **given)
-    got = run_node(TABLE, bare, [x, w], [want.astype(np.float32)], options={"num_threads": 1})
+    got = run_node(
+        TABLE, bare, [x, w], [want.astype(np.float32)], options={"num_threads": 1}
+    )
     want = want - bias.reshape(-1, *[1] * (x.ndim - 2))
     np.testing.assert_allclose(got[0], want, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("mode", ["SAME_UPPER", "SAME_LOWER", "VALID", "NOTSET"])
-@pytest.mark.parametrize(("size", "kernel", "stride"), [(9, 3, 2), (10, 4, 3), (7, 2, 1), (8, 1, 3)])
+@pytest.mark.parametrize(
+    ("size", "kernel", "stride"), [(9, 3, 2), (10, 4, 3), (7, 2, 1), (8, 1, 3)]
+)
 def test_automatic_pads_are_those_of_onnxruntime(mode, size, kernel, stride):
     x, w = normal(1, 2, size, size + 1), normal(3, 2, kernel, kernel)
-    node = helper.make_node("Conv", ["x", "w"], ["y"], auto_pad=mode, strides=[stride] * 2)
+    node = helper.make_node(
+        "Conv", ["x", "w"], ["y"], auto_pad=mode, strides=[stride] * 2
+    )
     want = in_onnxruntime(node, [x, w])
     got = run_node(TABLE, node, [x, w], want)
     np.testing.assert_allclose(got[0], want[0], rtol=1e-4, atol=1e-4)
@@ -128,7 +138,9 @@ def test_other_floats_are_rounded_once_at_the_end(dtype, tolerance, opset):
     want = defined(*(v.astype(np.float64) for v in (x, w, b)), pads=[1] * 4)
     node = helper.make_node("Conv", ["x", "w", "b"], ["y"], pads=[1] * 4)
     (got,) = run_node(TABLE, node, [x, w, b], [want.astype(kind)], opset=opset)
-    np.testing.assert_allclose(got.astype(np.float64), want, rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(
+        got.astype(np.float64), want, rtol=tolerance, atol=tolerance
+    )
 
 
 def test_nan_and_infinity_reach_only_the_windows_that_see_them():
@@ -152,8 +164,12 @@ def test_no_input_channels_leave_the_bias():
     node = helper.make_node("Conv", ["x", "w", "b"], ["y"])
     bias = normal(4)
     like = np.zeros((1, 4, 3, 3), np.float32)
-    (got,) = run_node(TABLE, node, [normal(1, 0, 5, 5), normal(4, 0, 3, 3), bias], [like])
-    np.testing.assert_array_equal(got, np.broadcast_to(bias.reshape(4, 1, 1), got.shape))
+    (got,) = run_node(
+        TABLE, node, [normal(1, 0, 5, 5), normal(4, 0, 3, 3), bias], [like]
+    )
+    np.testing.assert_array_equal(
+        got, np.broadcast_to(bias.reshape(4, 1, 1), got.shape)
+    )
 
 
 def test_integers_are_refused():

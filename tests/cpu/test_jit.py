@@ -144,7 +144,7 @@ def test_signatures_have_files_of_their_own(folder):
 
 
 def test_code_for_another_processor_is_kept_apart(folder):
-    generic = dict(NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="")
+    generic = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""}
     assert ended(start(folder, **generic)) == ""
     assert ended(start(folder)) == ""
     assert len(list(folder.rglob("kernel_module.f-*.nbc"))) == 2

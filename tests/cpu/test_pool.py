@@ -34,7 +34,9 @@ def count_up(a, share, shares):
 
 def counted(size=1000, times=1, shares=2):
     values = np.zeros(size, np.int64)
-    return values, bind(count_up, [values.ctypes.data, size, times], shares, keep=values)
+    return values, bind(
+        count_up, [values.ctypes.data, size, times], shares, keep=values
+    )
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 17])

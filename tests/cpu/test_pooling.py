@@ -9,10 +9,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 from onnx import helper
-
-from seamline_cpu.kernels import TABLE
 from tests.cpu.test_convolution import in_onnxruntime, normal
 from tests.node_cases import run_node
+
+from seamline_cpu.kernels import TABLE
 
 
 def windows(x, kernel, strides, dilations, pads, outs):
@@ -23,7 +23,9 @@ def windows(x, kernel, strides, dilations, pads, outs):
         for tap in itertools.product(*map(range, kernel)):
             at = [
                 p * s - b + t * d
-                for p, s, b, t, d in zip(place, strides, pads[:rank], tap, dilations, strict=True)
+                for p, s, b, t, d in zip(
+                    place, strides, pads[:rank], tap, dilations, strict=True
+                )
             ]
             if all(0 <= a < n for a, n in zip(at, x.shape[2:], strict=True)):
                 seen.append(tuple(at))
@@ -45,19 +47,21 @@ def pooled(x, reduce, kernel, strides=None, dilations=None, pads=None, ceil_mode
     y = np.zeros((*x.shape[:2], *outs))
     for place, seen in windows(x, kernel, strides, dilations, pads, outs):
         for image, channel in np.ndindex(*x.shape[:2]):
-            y[(image, channel, *place)] = reduce(np.array([x[(image, channel, *a)] for a in seen]))
+            y[(image, channel, *place)] = reduce(
+                np.array([x[(image, channel, *a)] for a in seen])
+            )
     return y
 
 
 CASES = {
-    "halving": ((2, 3, 8, 9), dict(kernel_shape=[2, 2], strides=[2, 2])),
-    "padded": ((1, 2, 7, 9), dict(kernel_shape=[3, 3], pads=[1, 1, 1, 1])),
-    "asymmetric": ((1, 2, 7, 9), dict(kernel_shape=[3, 2], pads=[2, 0, 1, 1], strides=[2, 3])),
-    "rounded_up": ((1, 2, 7, 8), dict(kernel_shape=[3, 3], strides=[2, 3], ceil_mode=1)),
-    "rounded_up_and_padded": ((1, 1, 8, 8), dict(kernel_shape=[3, 3], strides=[3, 3], pads=[1, 1, 1, 1], ceil_mode=1)),
-    "large": ((1, 2, 9, 20), dict(kernel_shape=[5, 13], pads=[2, 6, 2, 6])),
-    "one_axis": ((2, 3, 20), dict(kernel_shape=[4], strides=[3], pads=[1, 2])),
-    "three_axes": ((1, 2, 4, 5, 6), dict(kernel_shape=[2, 3, 2], strides=[1, 2, 2])),
+    "halving": ((2, 3, 8, 9), {"kernel_shape": [2, 2], "strides": [2, 2]}),
+    "padded": ((1, 2, 7, 9), {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}),
+    "asymmetric": ((1, 2, 7, 9), {"kernel_shape": [3, 2], "pads": [2, 0, 1, 1], "strides": [2, 3]}),
+    "rounded_up": ((1, 2, 7, 8), {"kernel_shape": [3, 3], "strides": [2, 3], "ceil_mode": 1}),
+    "rounded_up_and_padded": ((1, 1, 8, 8), {"kernel_shape": [3, 3], "strides": [3, 3], "pads": [1, 1, 1, 1], "ceil_mode": 1}),
+    "large": ((1, 2, 9, 20), {"kernel_shape": [5, 13], "pads": [2, 6, 2, 6]}),
+    "one_axis": ((2, 3, 20), {"kernel_shape": [4], "strides": [3], "pads": [1, 2]}),
+    "three_axes": ((1, 2, 4, 5, 6), {"kernel_shape": [2, 3, 2], "strides": [1, 2, 2]}),
 }  # fmt: skip
 
 
@@ -70,7 +74,7 @@ def plain(given):
 def test_largest_of_each_window(name, dilated):
     shape, given = CASES[name]
     if dilated:
-        given = given | dict(dilations=[2] + [1] * (len(given["kernel_shape"]) - 1))
+        given = given | {"dilations": [2] + [1] * (len(given["kernel_shape"]) - 1)}
     x = normal(*shape) - 3  # below zero: a pad must not win
     want = pooled(x.astype(np.float64), np.max, **plain(given)).astype(np.float32)
     node = helper.make_node("MaxPool", ["x"], ["y"], **given)
@@ -82,7 +86,9 @@ def test_largest_of_each_window(name, dilated):
 def test_mean_of_each_window(name, include):
     shape, given = CASES[name]
     x = normal(*shape)
-    node = helper.make_node("AveragePool", ["x"], ["y"], count_include_pad=include, **given)
+    node = helper.make_node(
+        "AveragePool", ["x"], ["y"], count_include_pad=include, **given
+    )
     want = in_onnxruntime(node, [x], 19)
     got = run_node(TABLE, node, [x], want, opset=19)
     np.testing.assert_allclose(got[0], want[0], rtol=1e-5, atol=1e-5)
@@ -96,7 +102,11 @@ def test_mean_of_each_window(name, include):
 def test_norm_of_each_window(name, p):
     shape, given = CASES[name]
     x = normal(*shape)
-    want = pooled(x.astype(np.float64), lambda v: (np.abs(v) ** p).sum() ** (1 / p), **plain(given))
+    want = pooled(
+        x.astype(np.float64),
+        lambda v: (np.abs(v) ** p).sum() ** (1 / p),
+        **plain(given),
+    )
     node = helper.make_node("LpPool", ["x"], ["y"], p=p, **given)
     (got,) = run_node(TABLE, node, [x], [want.astype(np.float32)])
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
@@ -116,7 +126,9 @@ def test_places_of_the_largest_are_those_of_onnxruntime(name, order):
 
 def test_padding_never_wins_over_the_smallest_input():
     x = np.full((1, 1, 3, 3), -np.inf, np.float32)
-    node = helper.make_node("MaxPool", ["x"], ["y", "i"], kernel_shape=[3, 3], pads=[1] * 4)
+    node = helper.make_node(
+        "MaxPool", ["x"], ["y", "i"], kernel_shape=[3, 3], pads=[1] * 4
+    )
     like = [x, np.zeros(x.shape, np.int64)]
     got = run_node(TABLE, node, [x], like)
     assert got[1].ravel().tolist() == [0, 0, 1, 0, 0, 1, 3, 3, 4]
@@ -144,29 +156,37 @@ def test_nan_is_the_largest_of_its_windows_and_of_no_other():
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
-@pytest.mark.parametrize("shape", [(2, 3, 5, 7), (1, 4, 9), (2, 2, 3, 4, 5), (3, 900, 20, 20)])
+@pytest.mark.parametrize(
+    "shape", [(2, 3, 5, 7), (1, 4, 9), (2, 2, 3, 4, 5), (3, 900, 20, 20)]
+)
 def test_global_pools_reduce_all_pixels(dtype, shape):
     kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
     x = normal(*shape).astype(kind)
     wide = x.astype(np.float64).reshape(*shape[:2], -1)
-    wants = dict(
-        GlobalAveragePool=wide.mean(-1), GlobalMaxPool=wide.max(-1),
-        GlobalLpPool=np.sqrt((wide**2).sum(-1)),
-    )  # fmt: skip
-    tolerance = dict(float32=1e-5, float64=1e-12).get(dtype, 2e-2)
+    wants = {
+        "GlobalAveragePool": wide.mean(-1), "GlobalMaxPool": wide.max(-1),
+        "GlobalLpPool": np.sqrt((wide**2).sum(-1)),
+    }  # fmt: skip
+    tolerance = {"float32": 1e-5, "float64": 1e-12}.get(dtype, 2e-2)
     for op, want in wants.items():
         want = want.reshape(*shape[:2], *[1] * (len(shape) - 2))
         node = helper.make_node(op, ["x"], ["y"])
         (got,) = run_node(TABLE, node, [x], [want.astype(kind)])
-        np.testing.assert_allclose(got.astype(np.float64), want, rtol=tolerance, atol=tolerance)
+        np.testing.assert_allclose(
+            got.astype(np.float64), want, rtol=tolerance, atol=tolerance
+        )
 
 
 def test_unpooling_undoes_pooling_and_names_a_wrong_index():
     x = np.random.default_rng(8).permutation(64).astype(np.float32).reshape(1, 1, 8, 8)
-    pool = helper.make_node("MaxPool", ["x"], ["y", "i"], kernel_shape=[2, 2], strides=[2, 2])
+    pool = helper.make_node(
+        "MaxPool", ["x"], ["y", "i"], kernel_shape=[2, 2], strides=[2, 2]
+    )
     like = [np.zeros((1, 1, 4, 4), np.float32), np.zeros((1, 1, 4, 4), np.int64)]
     y, places = run_node(TABLE, pool, [x], like)
-    node = helper.make_node("MaxUnpool", ["y", "i"], ["x"], kernel_shape=[2, 2], strides=[2, 2])
+    node = helper.make_node(
+        "MaxUnpool", ["y", "i"], ["x"], kernel_shape=[2, 2], strides=[2, 2]
+    )
     (got,) = run_node(TABLE, node, [y, places], [x])
     np.testing.assert_array_equal(got, np.where(np.isin(x, y), x, 0))
     places[0, 0, 1, 1] = 64

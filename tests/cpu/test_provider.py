@@ -21,7 +21,11 @@ CORE = ROOT.parent.parent / "core"
 
 
 def blas():
-    return {i["num_threads"] for i in threadpoolctl.threadpool_info() if i["user_api"] == "blas"}
+    return {
+        i["num_threads"]
+        for i in threadpoolctl.threadpool_info()
+        if i["user_api"] == "blas"
+    }
 
 
 def test_the_plugin_offers_cpu_under_onnxruntimes_name_too():
@@ -65,22 +69,27 @@ def test_blas_has_the_limit_inside_and_its_own_number_after():
 
 
 def test_the_last_thread_to_leave_puts_the_number_back():
-    before, inside, leave = blas(), threading.Event(), threading.Event()
+    before, inside, leave, seen = blas(), threading.Event(), threading.Event(), []
 
     def other():
         with BlasThreads(1):
+            seen.append(blas())
             inside.set()
-            leave.wait(10)
+            assert leave.wait(10)
 
-    thread = threading.Thread(target=other)
-    thread.start()
-    assert inside.wait(10)
-    with BlasThreads(1):
-        pass
-    assert blas() == {1}
-    leave.set()
-    thread.join()
-    assert blas() == before
+    for _ in range(3):
+        inside.clear()
+        leave.clear()
+        thread = threading.Thread(target=other)
+        thread.start()
+        assert inside.wait(10)
+        with BlasThreads(1):
+            assert blas() == {1}
+        assert blas() == {1}
+        leave.set()
+        thread.join()
+        assert blas() == before
+    assert seen == [{1}] * 3
 
 
 def test_a_limit_below_one_is_an_error():

@@ -6,10 +6,10 @@ import numpy as np
 import onnxruntime as ort
 import pytest
 from onnx import helper
+from tests.node_cases import run_node
 
 from seamline.provider import Refusal
 from seamline_cpu.kernels import TABLE
-from tests.node_cases import run_node
 
 RNG = np.random.default_rng(3)
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
@@ -42,11 +42,15 @@ def step_of(op, x, h, c, w, r, b, p, linear=0, coupled=0):
     return sigmoid(o + po * c) * np.tanh(c), c
 
 
-def defined(op, x, w, r, b=None, lens=None, h0=None, c0=None, p=None, backwards=(False,), **kind):
+def defined(
+    op, x, w, r, b=None, lens=None, h0=None, c0=None, p=None, backwards=(False,), **kind
+):
     """Give Y and the last states, time first."""
     count, batch = x.shape[:2]
     ways, size = r.shape[0], r.shape[2]
-    y, h_last, c_last = (np.zeros(s) for s in [(count, ways, batch, size), *[(ways, batch, size)] * 2])
+    y, h_last, c_last = (
+        np.zeros(s) for s in [(count, ways, batch, size), *[(ways, batch, size)] * 2]
+    )
     for d in range(ways):
         for row in range(batch):
             h = np.zeros(size) if h0 is None else h0[d, row]
@@ -66,8 +70,17 @@ def defined(op, x, w, r, b=None, lens=None, h0=None, c0=None, p=None, backwards=
 def drawn(op, count=5, batch=2, inputs=3, size=4, ways=1, optional="bhcp", lens=None):
     """Draw inputs by name; those not named in ``optional`` are None."""
     n = GATES[op] * size
-    shapes = dict(x=(count, batch, inputs), w=(ways, n, inputs), r=(ways, n, size), b=(ways, 2 * n))
-    shapes |= dict(h=(ways, batch, size), c=(ways, batch, size), p=(ways, 3 * size))
+    shapes = {
+        "x": (count, batch, inputs),
+        "w": (ways, n, inputs),
+        "r": (ways, n, size),
+        "b": (ways, 2 * n),
+    }
+    shapes |= {
+        "h": (ways, batch, size),
+        "c": (ways, batch, size),
+        "p": (ways, 3 * size),
+    }
     made = {k: RNG.normal(size=s).astype(np.float32) for k, s in shapes.items()}
     for k in "bhcp":
         if k not in optional or (op != "LSTM" and k in "cp"):
@@ -85,14 +98,28 @@ def node_of(op, given, outputs=None, **attributes):
     while not names[-1]:
         names.pop()
     out = outputs or (["y", "yh", "yc"] if op == "LSTM" else ["y", "yh"])
-    return helper.make_node(op, names, out, hidden_size=given["r"].shape[2], **attributes)
+    return helper.make_node(
+        op, names, out, hidden_size=given["r"].shape[2], **attributes
+    )
 
 
-def run_here(op, given, want, layout=0, outputs=None, constant=(1, 2, 3), opset=None, **attributes):
-    node = node_of(op, given, outputs, layout=layout, **attributes) if layout else node_of(op, given, outputs, **attributes)
+def run_here(
+    op,
+    given,
+    want,
+    layout=0,
+    outputs=None,
+    constant=(1, 2, 3),
+    opset=None,
+    **attributes,
+):
+    node = (
+        node_of(op, given, outputs, layout=layout, **attributes)
+        if layout
+        else node_of(op, given, outputs, **attributes)
+    )
     inputs = [given[k] for k in ORDER[: len(node.input)]]
-    got = run_node(TABLE, node, inputs, want, constant=constant, opset=opset)
-    return got
+    return run_node(TABLE, node, inputs, want, constant=constant, opset=opset)
 
 
 @pytest.mark.parametrize("op", GATES)
@@ -119,10 +146,26 @@ def test_every_optional_input_enters_as_the_equations_say(op, way, optional, len
 def test_batch_first_is_the_same_numbers_turned(op, batch):
     given = drawn(op, batch=batch, ways=2, optional="bh")
     wide = {k: None if v is None else v.astype(np.float64) for k, v in given.items()}
-    y, h, c = defined(op, wide["x"], wide["w"], wide["r"], wide["b"], None, wide["h"], None, None, (False, True))
-    want = [y.transpose(2, 0, 1, 3), h.transpose(1, 0, 2), c.transpose(1, 0, 2)][: 3 if op == "LSTM" else 2]
+    y, h, c = defined(
+        op,
+        wide["x"],
+        wide["w"],
+        wide["r"],
+        wide["b"],
+        None,
+        wide["h"],
+        None,
+        None,
+        (False, True),
+    )
+    want = [y.transpose(2, 0, 1, 3), h.transpose(1, 0, 2), c.transpose(1, 0, 2)][
+        : 3 if op == "LSTM" else 2
+    ]
     want = [np.ascontiguousarray(v, np.float32) for v in want]
-    given = given | dict(x=given["x"].transpose(1, 0, 2), h=given["h"].transpose(1, 0, 2))
+    given = given | {
+        "x": given["x"].transpose(1, 0, 2),
+        "h": given["h"].transpose(1, 0, 2),
+    }
     got = run_here(op, given, want, layout=1, direction="bidirectional")
     for g, v in zip(got, want, strict=True):
         np.testing.assert_allclose(g, v, rtol=1e-5, atol=1e-5)
@@ -134,7 +177,9 @@ def test_outputs_that_are_not_asked_for_change_nothing(asked, size):
     given = drawn("LSTM", size=size, optional="b")
     wide = {k: None if v is None else v.astype(np.float64) for k, v in given.items()}
     every = defined("LSTM", wide["x"], wide["w"], wide["r"], wide["b"])
-    want = [v.astype(np.float32) if n else None for v, n in zip(every, asked, strict=False)]
+    want = [
+        v.astype(np.float32) if n else None for v, n in zip(every, asked, strict=False)
+    ]
     got = run_here("LSTM", given, want, outputs=asked)
     for g, v in zip(got, want, strict=True):
         assert (g is None) == (v is None)
@@ -146,7 +191,16 @@ def test_outputs_that_are_not_asked_for_change_nothing(asked, size):
 def test_gru_resets_before_or_after_its_product(linear):
     given = drawn("GRU", optional="bh")
     wide = {k: None if v is None else v.astype(np.float64) for k, v in given.items()}
-    want = defined("GRU", wide["x"], wide["w"], wide["r"], wide["b"], None, wide["h"], linear=linear)[:2]
+    want = defined(
+        "GRU",
+        wide["x"],
+        wide["w"],
+        wide["r"],
+        wide["b"],
+        None,
+        wide["h"],
+        linear=linear,
+    )[:2]
     want = [v.astype(np.float32) for v in want]
     got = run_here("GRU", given, want, linear_before_reset=linear)
     for g, v in zip(got, want, strict=True):
@@ -156,27 +210,30 @@ def test_gru_resets_before_or_after_its_product(linear):
 def test_coupled_gates_forget_what_they_take_in():
     given = drawn("LSTM", optional="b")
     wide = {k: None if v is None else v.astype(np.float64) for k, v in given.items()}
-    want = [v.astype(np.float32) for v in defined("LSTM", wide["x"], wide["w"], wide["r"], wide["b"], coupled=1)]
+    want = [
+        v.astype(np.float32)
+        for v in defined("LSTM", wide["x"], wide["w"], wide["r"], wide["b"], coupled=1)
+    ]
     got = run_here("LSTM", given, want, input_forget=1)
     np.testing.assert_allclose(got[0], want[0], rtol=1e-5, atol=1e-5)
 
 
 ACTIVATIONS = [
-    ("RNN", dict(activations=["Relu"])),
-    ("RNN", dict(activations=["Affine"], activation_alpha=[0.7], activation_beta=[0.1])),
-    ("RNN", dict(activations=["LeakyRelu"], activation_alpha=[0.2])),
-    ("RNN", dict(activations=["HardSigmoid"])),
-    ("RNN", dict(activations=["ThresholdedRelu"], activation_alpha=[0.3])),
-    ("RNN", dict(activations=["Elu"], activation_alpha=[0.5])),
-    ("RNN", dict(activations=["Softsign"])),
-    ("RNN", dict(activations=["Softplus"])),
-    ("RNN", dict(activations=["ScaledTanh"], activation_alpha=[0.5], activation_beta=[1.5])),
-    ("GRU", dict(activations=["HardSigmoid", "LeakyRelu"], activation_alpha=[0.3, 0.05], activation_beta=[0.4])),
-    ("GRU", dict(clip=0.4)),
-    ("LSTM", dict(activations=["Sigmoid", "Relu", "Softsign"])),
-    ("LSTM", dict(activations=["HardSigmoid", "Tanh", "Affine"], activation_alpha=[0.3, 0.6], activation_beta=[0.4, 0.2])),
-    ("LSTM", dict(clip=0.4)),
-    ("RNN", dict(clip=0.3)),
+    ("RNN", {"activations": ["Relu"]}),
+    ("RNN", {"activations": ["Affine"], "activation_alpha": [0.7], "activation_beta": [0.1]}),
+    ("RNN", {"activations": ["LeakyRelu"], "activation_alpha": [0.2]}),
+    ("RNN", {"activations": ["HardSigmoid"]}),
+    ("RNN", {"activations": ["ThresholdedRelu"], "activation_alpha": [0.3]}),
+    ("RNN", {"activations": ["Elu"], "activation_alpha": [0.5]}),
+    ("RNN", {"activations": ["Softsign"]}),
+    ("RNN", {"activations": ["Softplus"]}),
+    ("RNN", {"activations": ["ScaledTanh"], "activation_alpha": [0.5], "activation_beta": [1.5]}),
+    ("GRU", {"activations": ["HardSigmoid", "LeakyRelu"], "activation_alpha": [0.3, 0.05], "activation_beta": [0.4]}),
+    ("GRU", {"clip": 0.4}),
+    ("LSTM", {"activations": ["Sigmoid", "Relu", "Softsign"]}),
+    ("LSTM", {"activations": ["HardSigmoid", "Tanh", "Affine"], "activation_alpha": [0.3, 0.6], "activation_beta": [0.4, 0.2]}),
+    ("LSTM", {"clip": 0.4}),
+    ("RNN", {"clip": 0.3}),
 ]  # fmt: skip
 
 
@@ -192,7 +249,9 @@ def in_onnxruntime(node, inputs):
     model.ir_version = 8
     options = ort.SessionOptions()
     options.log_severity_level = 3
-    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = ort.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
     return session.run(None, dict(zip(names, inputs, strict=True)))
 
 
@@ -200,7 +259,9 @@ def in_onnxruntime(node, inputs):
 def test_activations_and_clips_are_those_of_onnxruntime(op, attributes):
     given = drawn(op, optional="bh")
     node = node_of(op, given, **attributes)
-    want = in_onnxruntime(node, [given[k] for k in ORDER[: len(node.input)] if given[k] is not None])
+    want = in_onnxruntime(
+        node, [given[k] for k in ORDER[: len(node.input)] if given[k] is not None]
+    )
     got = run_here(op, given, want, **attributes)
     for g, v in zip(got, want, strict=True):
         np.testing.assert_allclose(g, v, rtol=1e-4, atol=1e-5)
@@ -212,12 +273,16 @@ def test_other_floats_and_opsets(op, dtype):
     given = drawn(op, optional="b")
     given = {k: None if v is None else v.astype(dtype) for k, v in given.items()}
     wide = {k: None if v is None else v.astype(np.float64) for k, v in given.items()}
-    want = defined(op, wide["x"], wide["w"], wide["r"], wide["b"])[: 3 if op == "LSTM" else 2]
+    want = defined(op, wide["x"], wide["w"], wide["r"], wide["b"])[
+        : 3 if op == "LSTM" else 2
+    ]
     tolerance = 5e-3 if dtype == "float16" else 1e-12
     for opset in (7, 14, 22):
         got = run_here(op, given, [v.astype(dtype) for v in want], opset=opset)
         for g, v in zip(got, want, strict=True):
-            np.testing.assert_allclose(g.astype(np.float64), v, rtol=tolerance, atol=tolerance)
+            np.testing.assert_allclose(
+                g.astype(np.float64), v, rtol=tolerance, atol=tolerance
+            )
 
 
 def test_an_unknown_activation_is_refused_by_name():
@@ -231,7 +296,9 @@ def test_an_unknown_activation_is_refused_by_name():
 def test_hidden_sizes_that_fill_no_strip(size):
     given = drawn("LSTM", count=3, batch=1, size=size, optional="bhc")
     wide = {k: None if v is None else v.astype(np.float64) for k, v in given.items()}
-    want = defined("LSTM", wide["x"], wide["w"], wide["r"], wide["b"], None, wide["h"], wide["c"])
+    want = defined(
+        "LSTM", wide["x"], wide["w"], wide["r"], wide["b"], None, wide["h"], wide["c"]
+    )
     want = [v.astype(np.float32) for v in want]
     got = run_here("LSTM", given, want)
     for g, v in zip(got, want, strict=True):

@@ -16,10 +16,7 @@ from __future__ import annotations
 import platform
 from typing import Any
 
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-
+from seamline_cpu.ir import cgutils, ir, types
 from seamline_cpu.jit import jit, native
 
 __all__ = [
@@ -117,8 +114,7 @@ def _pointer_to(element: Any) -> Any:
                 args[0], context.get_value_type(signature.return_type)
             )
 
-        kind: Any = types.CPointer
-        return kind(element)(types.int64), generate
+        return types.CPointer(element)(types.int64), generate
 
     return pointer
 

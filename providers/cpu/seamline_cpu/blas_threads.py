@@ -2,17 +2,18 @@
 How many threads NumPy's BLAS may use while a segment runs.
 
 OpenBLAS starts as many threads as there are cores, whatever the provider was told. Its
-limit belongs to the process, so it is counted: the first to enter sets it, the last to
-leave puts back what stood there, and whoever enters in between with another number has
-it until then. Entering costs about two microseconds, for the libraries were looked up
-when the limit was made.
+limit belongs to the process, so it is counted: the last to leave puts back what stood
+there when nobody was inside, and whoever enters in between with another number has it
+until then. Entering costs microseconds, for the libraries were looked up when the limit
+was made.
 """
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from types import TracebackType
-from typing import Any
+from typing import Any, cast
 
 from threadpoolctl import ThreadpoolController
 
@@ -25,37 +26,50 @@ class _Libraries:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.inside = 0
-        self.before: list[int] = []
-        self.set_to = 0
-        self.found: list[Any] | None = None
+        self.outside: list[int] = []
+        self.found: list[tuple[Callable[[], int], Callable[[int], object]]] | None = (
+            None
+        )
 
     def look(self) -> None:
         """Find the libraries that are loaded by now."""
         with self.lock:
             if self.found is None:
                 controllers = ThreadpoolController().lib_controllers
-                self.found = [c for c in controllers if c.user_api == "blas"]
+                self.found = [
+                    (c.get_num_threads, _setter(c))
+                    for c in controllers
+                    if c.user_api == "blas"
+                ]
 
     def enter(self, count: int) -> None:
         with self.lock:
-            found = self.found or []
+            seen = [get() for get, _ in self.found or []]
             if self.inside == 0:
-                self.before = [library.get_num_threads() for library in found]
+                self.outside = seen
             self.inside += 1
-            now = self.before if self.inside == 1 else [self.set_to] * len(found)
-            self.set_to = count
-            for library, threads in zip(found, now, strict=True):
-                if threads != count:
-                    library.set_num_threads(count)
+            self._set([count] * len(seen), seen)
 
     def leave(self) -> None:
         with self.lock:
             self.inside -= 1
-            if self.inside:
-                return
-            for library, threads in zip(self.found or [], self.before, strict=True):
-                if threads != self.set_to:
-                    library.set_num_threads(threads)
+            if self.inside == 0:
+                self._set(self.outside, [get() for get, _ in self.found or []])
+
+    def _set(self, wanted: list[int], seen: list[int]) -> None:
+        for (_, put), new, old in zip(self.found or [], wanted, seen, strict=True):
+            if new != old:
+                put(new)
+
+
+def _setter(controller: Any) -> Callable[[int], object]:
+    # threadpoolctl lets only the first thread set OpenBLAS, and ignores the others; we
+    # count who is inside, so we may set it from any.
+    ignoring = controller.set_num_threads
+    return cast(
+        "Callable[[int], object]",
+        getattr(controller, "_real_set_num_threads", ignoring),
+    )
 
 
 _libraries = _Libraries()

@@ -22,7 +22,8 @@ from typing import Any
 
 import numba
 import numpy as np
-from numba.core import caching
+
+from seamline_cpu.ir import caching
 
 __all__ = ["SafeCache", "attach"]
 
@@ -42,7 +43,7 @@ def attach(dispatcher: Any, function: Callable[..., Any]) -> None:
         _warn_once(os.path.dirname(function.__code__.co_filename), error)
 
 
-class SafeCache(caching.FunctionCache):  # type: ignore[misc]  # Numba has no types
+class SafeCache(caching.FunctionCache):  # type: ignore[misc]
     """One function's compiled code on disk: one file for each key, no index."""
 
     def __init__(self, function: Callable[..., Any]) -> None:

@@ -102,8 +102,12 @@ class _Crew:
             return
         with self._growing:
             while len(self.threads) < size:
-                name = f"seamline-cpu-{len(self.threads) + 1}"
-                thread = threading.Thread(target=self._serve, name=name, daemon=True)
+                number = len(self.threads) + 1
+                thread = threading.Thread(
+                    target=self._serve,
+                    name=f"seamline-cpu-{number}",
+                    daemon=True,
+                )
                 try:
                     thread.start()
                 except RuntimeError:  # at exit, or at the system's limit: fewer help

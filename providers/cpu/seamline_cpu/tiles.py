@@ -13,10 +13,7 @@ from __future__ import annotations
 import platform
 from typing import Any
 
-from llvmlite import binding, ir
-from numba import types
-from numba.core import cgutils, config
-
+from seamline_cpu.ir import binding, cgutils, config, ir, types
 from seamline_cpu.jit import native
 
 __all__ = [

@@ -53,7 +53,9 @@ def float32_bytes(window: Window, channels: int, each: int, shares: int) -> int:
     form = _form(window, channels, each)
     if form == "depthwise":
         return depthwise_bytes(window, shares)
-    return (planes_bytes if form == "planes" else scratch_bytes)(window, channels, shares)
+    return (planes_bytes if form == "planes" else scratch_bytes)(
+        window, channels, shares
+    )
 
 
 def bind_float32(
@@ -69,7 +71,9 @@ def bind_float32(
     )
     if form == "depthwise":
         plain, told_plain = _kept(call, 2, "flat-bias", lambda b: _flat(b, w.shape[0]))
-        weights, told = _kept(call, 1, "float32", lambda w: np.ascontiguousarray(w, np.float32))
+        weights, told = _kept(
+            call, 1, "float32", lambda w: np.ascontiguousarray(w, np.float32)
+        )
         run = bind_depthwise(x, weights, plain, out, window, scratch, threads)
         return in_order(told, told_plain, run)
     bound = bind_planes if form == "planes" else bind_dense
@@ -149,7 +153,9 @@ def wide_bytes(dtype: str, *sizes: tuple[int, ...]) -> int:
     return sum(-(-4 * int(np.prod(size)) // 64) * 64 for size in sizes)
 
 
-def convolve(x: _Array, w: _Array, bias: _Array | None, window: Window, groups: int) -> _Array:
+def convolve(
+    x: _Array, w: _Array, bias: _Array | None, window: Window, groups: int
+) -> _Array:
     """Compute a convolution by NumPy alone: any number of axes, in the arrays' type."""
     rank = len(window.sizes)
     places = slide(x, window, 0)
@@ -164,7 +170,9 @@ def convolve(x: _Array, w: _Array, bias: _Array | None, window: Window, groups: 
     return out if bias is None else out + bias.reshape(-1, *(1,) * rank)
 
 
-def _window(view: NodeView, x: tuple[int, ...], w: tuple[int, ...], y: tuple[int, ...]) -> Window:
+def _window(
+    view: NodeView, x: tuple[int, ...], w: tuple[int, ...], y: tuple[int, ...]
+) -> Window:
     return window_of(view, x[2:], y[2:], w[2:])
 
 

@@ -32,7 +32,7 @@ _TILE = 4 * ROWS * COLUMNS
 
 
 @jit
-def _pack_run(a: Any, x: int, target: int, od: int, oh: int, ow: int, run: int) -> None:
+def _pack_run(a: Any, x: int, target: int, od: int, oh: int, ow: int, run: int) -> None:  # noqa: C901 - flat loops
     """Lay out the windows of ``run`` pixels of one output row, as float32."""
     height, width = a[_H], a[_WIDTH]
     step, grow = a[_SW], a[_DW]

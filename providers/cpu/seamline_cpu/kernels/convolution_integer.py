@@ -68,13 +68,17 @@ def _centred(w: _Array, zero: _Array | None) -> _Array:
     return np.asarray(wide - zero.astype(np.int16).reshape(shape), np.int16)
 
 
-def _packed(call: Call, index: int, zero: int, groups: int) -> tuple[_Array, Run | None]:
+def _packed(
+    call: Call, index: int, zero: int, groups: int
+) -> tuple[_Array, Run | None]:
     weights, point = call.constant(index), call.constant(zero)
     if weights is not None and (call.input(zero) is None or point is not None):
         indices = {index} if call.input(zero) is None else {index, zero}
         kept, known = weights, point
         return call.resident(
-            f"words/{groups}", indices, lambda: pack_words(_centred(kept, known), groups)
+            f"words/{groups}",
+            indices,
+            lambda: pack_words(_centred(kept, known), groups),
         ), None
     w, point = call.inputs[index], call.input(zero)
     laid = pack_words(_centred(w, point), groups)
@@ -137,7 +141,9 @@ def qlinear_conv(call: Call) -> Run:
         x, packed, bias, sums, window, scratch[8 * size :], threads, call.input(2)
     )
     changing = given is not None and call.constant(8) is None
-    return in_order(lay, set_bias if changing else None, run, _rounding(call, sums, scaled))
+    return in_order(
+        lay, set_bias if changing else None, run, _rounding(call, sums, scaled)
+    )
 
 
 def _rounding(call: Call, sums: _Array, scaled: _Array) -> Run:

@@ -29,7 +29,7 @@ _TILE = 4 * ROWS * COLUMNS
 
 
 @command
-def _planes(a: Any, share: int, shares: int) -> None:
+def _planes(a: Any, share: int, shares: int) -> None:  # noqa: C901 - flat loops
     pixels = a[_OH] * a[_OW]
     tiles = (a[_OC] + ROWS - 1) // ROWS
     blocks = (a[_OH] + a[_ROWS] - 1) // a[_ROWS]

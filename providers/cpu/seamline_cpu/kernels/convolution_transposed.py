@@ -31,7 +31,7 @@ _Array = np.ndarray[Any, Any]
 
 
 @command
-def _overlap(a: Any, share: int, shares: int) -> None:
+def _overlap(a: Any, share: int, shares: int) -> None:  # noqa: C901 - flat loops
     """Fill output planes with the bias and add every tap's column to them."""
     planes = a[_IMAGES] * a[_M]
     pixels = a[_D] * a[_H] * a[_W]
@@ -61,7 +61,9 @@ def _overlap(a: Any, share: int, shares: int) -> None:
                     if oh < 0 or oh >= a[_OH]:
                         continue
                     source = floats(column + (d * a[_H] + h) * a[_W] * 4)
-                    to = floats(a[_Y] + ((plane * a[_OD] + od) * a[_OH] + oh) * a[_OW] * 4)
+                    to = floats(
+                        a[_Y] + ((plane * a[_OD] + od) * a[_OH] + oh) * a[_OW] * 4
+                    )
                     if step == 1:
                         for w in range(begin, end):
                             to[w + shift] += source[w]
@@ -70,7 +72,9 @@ def _overlap(a: Any, share: int, shares: int) -> None:
                             to[w * step + shift] += source[w]
 
 
-def _window(view: NodeView, x: tuple[int, ...], w: tuple[int, ...], y: tuple[int, ...]) -> Window:
+def _window(
+    view: NodeView, x: tuple[int, ...], w: tuple[int, ...], y: tuple[int, ...]
+) -> Window:
     """Read the window; what the output's size leaves over is padding."""
     rank = len(x) - 2
     given = view.attributes
@@ -186,7 +190,9 @@ def _packed(call: Call, groups: int) -> tuple[_Array, Callable[[], None] | None]
     w = call.inputs[1]
     value = call.constant(1)
     if value is not None:
-        return call.resident(f"turned/{groups}", {1}, lambda: _turned(value, groups)), None
+        return call.resident(
+            f"turned/{groups}", {1}, lambda: _turned(value, groups)
+        ), None
     laid = _turned(w, groups)
 
     def lay() -> None:
@@ -225,7 +231,8 @@ def overlapped(columns: _Array, window: Window) -> _Array:
         )
     ]
     room = [
-        max(span, b + o) for span, b, o in zip(spans, window.begins, window.outs, strict=True)
+        max(span, b + o)
+        for span, b, o in zip(spans, window.begins, window.outs, strict=True)
     ]
     whole = np.zeros((*columns.shape[:2], *room), columns.dtype)
     for tap in np.ndindex(*window.kernel):
@@ -235,8 +242,12 @@ def overlapped(columns: _Array, window: Window) -> _Array:
                 tap, window.dilations, window.sizes, window.strides, strict=True
             )
         )
-        whole[(slice(None), slice(None), *at)] += columns[(slice(None), slice(None), *tap)]
-    inside = tuple(slice(b, b + o) for b, o in zip(window.begins, window.outs, strict=True))
+        whole[(slice(None), slice(None), *at)] += columns[
+            (slice(None), slice(None), *tap)
+        ]
+    inside = tuple(
+        slice(b, b + o) for b, o in zip(window.begins, window.outs, strict=True)
+    )
     return np.asarray(whole[(slice(None), slice(None), *inside)])
 
 
@@ -251,7 +262,8 @@ def col2im(call: Call) -> Run:
     dilations = tuple(call.attr("dilations") or (1,) * rank)
     pads = tuple(call.attr("pads") or (0,) * 2 * rank)
     places = tuple(
-        (n + pads[i] + pads[i + rank] - (block[i] - 1) * dilations[i] - 1) // strides[i] + 1
+        (n + pads[i] + pads[i + rank] - (block[i] - 1) * dilations[i] - 1) // strides[i]
+        + 1
         for i, n in enumerate(image)
     )
     window = Window(places, image, block, strides, dilations, pads[:rank], pads[rank:])

@@ -87,7 +87,7 @@ def planes_of(window: Window, channels: int, cache: int, least_blocks: int) -> P
 
 
 @jit
-def fill_planes(
+def fill_planes(  # noqa: C901 - flat loops
     source: int, target: int, height: int, width: int, sh: int, sw: int,
     top: int, left: int, first: int, held: int, pitch: int,
 ) -> None:  # fmt: skip

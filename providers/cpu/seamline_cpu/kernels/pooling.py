@@ -22,7 +22,7 @@ _Array = np.ndarray[Any, Any]
 
 
 @command
-def _pool(a: Any, share: int, shares: int) -> None:
+def _pool(a: Any, share: int, shares: int) -> None:  # noqa: C901 - flat loops
     """Reduce windows of float32: the largest, or the sum over a divisor where there are any."""
     lines = a[_PLANES] * a[_OD] * a[_OH]
     step, averages = a[_SW], a[_DIVISORS] != 0
@@ -50,14 +50,19 @@ def _pool(a: Any, share: int, shares: int) -> None:
                     if averages:
                         for i in range(begin, end):
                             to[i] += row[i * step]
+                    # A select, not a branch, or LLVM leaves the loop scalar.
                     elif step == 1:
                         for i in range(begin, end):
-                            v = row[i]
-                            to[i] = v if v > to[i] or v != v else to[i]
+                            v, m = row[i], to[i]
+                            to[i] = m if (m >= v) | (m != m) else v
+                    elif step == 2:
+                        for i in range(begin, end):
+                            v, m = row[2 * i], to[i]
+                            to[i] = m if (m >= v) | (m != m) else v
                     else:
                         for i in range(begin, end):
-                            v = row[i * step]
-                            to[i] = v if v > to[i] or v != v else to[i]
+                            v, m = row[i * step], to[i]
+                            to[i] = m if (m >= v) | (m != m) else v
         if averages:
             by = floats(a[_DIVISORS] + (od * a[_OH] + oh) * a[_OW] * 4)
             for i in range(a[_OW]):
@@ -80,7 +85,9 @@ def _compiled(call: Call, window: Window, divisors: _Array | None) -> Run:
 def _window(call: Call) -> Window:
     x, out = call.inputs[0], call.outputs[0]
     shape = out if out is not None else call.output(1)
-    return window_of(call.view, x.shape[2:], shape.shape[2:], tuple(call.attr("kernel_shape")))
+    return window_of(
+        call.view, x.shape[2:], shape.shape[2:], tuple(call.attr("kernel_shape"))
+    )
 
 
 def _over(window: Window) -> tuple[int, ...]:
@@ -119,7 +126,9 @@ def _largest_and_places(
     flat = (*seen.shape[: 2 + len(window.sizes)], -1)
     # A pad must not win over an input that is as small as can be.
     values = seen.reshape(flat)
-    real = np.broadcast_to(inside, (1, 1, *seen.shape[2:])).reshape(1, 1, *flat[2:-1], -1)
+    real = np.broadcast_to(inside, (1, 1, *seen.shape[2:])).reshape(
+        1, 1, *flat[2:-1], -1
+    )
     largest = values.max(-1, keepdims=True)
     hit = ((values == largest) | ((largest != largest) & (values != values))) & real
     taps = hit.argmax(-1)
@@ -128,16 +137,27 @@ def _largest_and_places(
     step = np.unravel_index(taps, window.kernel)
     sizes = window.sizes
     found = [
-        np.arange(o).reshape([-1 if i == axis else 1 for i in range(len(sizes))]) * s - b + k * d
+        np.arange(o).reshape([-1 if i == axis else 1 for i in range(len(sizes))]) * s
+        - b
+        + k * d
         for axis, (o, s, b, k, d) in enumerate(
-            zip(window.outs, window.strides, window.begins, step, window.dilations, strict=True)
+            zip(
+                window.outs,
+                window.strides,
+                window.begins,
+                step,
+                window.dilations,
+                strict=True,
+            )
         )
     ]
     inner = np.zeros_like(taps)
     axes = range(len(sizes)) if order == 0 else reversed(range(len(sizes)))
     for axis in axes:
         inner = inner * sizes[axis] + found[axis]
-    planes = np.arange(x.shape[0] * x.shape[1]).reshape(*x.shape[:2], *(1,) * len(sizes))
+    planes = np.arange(x.shape[0] * x.shape[1]).reshape(
+        *x.shape[:2], *(1,) * len(sizes)
+    )
     places[...] = planes * int(np.prod(sizes)) + inner
 
 
@@ -168,7 +188,9 @@ def average_pool(call: Call) -> Run:
     kind = np.float64 if x.dtype == np.float64 else np.float32
 
     def run() -> None:
-        total = slide(x.astype(kind, copy=False), window, 0).sum(_over(window), dtype=kind)
+        total = slide(x.astype(kind, copy=False), window, 0).sum(
+            _over(window), dtype=kind
+        )
         out[...] = total / divisors
 
     return run

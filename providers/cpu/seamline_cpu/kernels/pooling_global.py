@@ -81,7 +81,9 @@ def global_lp_pool(call: Call) -> Run:
     return _shared(call, reduce)
 
 
-@TABLE.kernel("MaxUnpool", since=(9, 22), dtypes={0: FLOATS, 1: ("int64",)}, host_inputs={2})
+@TABLE.kernel(
+    "MaxUnpool", since=(9, 22), dtypes={0: FLOATS, 1: ("int64",)}, host_inputs={2}
+)
 def max_unpool(call: Call) -> Run:
     """
     Put each value where MaxPool found it, zeros elsewhere.
@@ -105,7 +107,9 @@ def max_unpool(call: Call) -> Run:
         flat = places.reshape(-1)
         if flat.size and not 0 <= flat.min() <= flat.max() < whole.size:
             wrong = flat[(flat < 0) | (flat >= whole.size)][0]
-            raise IndexError(f"index {wrong} is outside the {whole.size} elements unpooled to")
+            raise IndexError(
+                f"index {wrong} is outside the {whole.size} elements unpooled to"
+            )
         whole.fill(0)
         whole.reshape(-1)[flat] = x.reshape(-1)
         out.fill(0)

@@ -99,7 +99,9 @@ def _walk(steps: Steps, direction: int, gates: _Array, cell: Cell) -> None:
         if steps.lengths is not None:
             going = (steps.lengths > t)[:, None]
             shown = np.where(going, after[0], 0)
-            states = tuple(np.where(going, a, b) for a, b in zip(after, states, strict=True))
+            states = tuple(
+                np.where(going, a, b) for a, b in zip(after, states, strict=True)
+            )
         else:
             shown, states = after[0], after
         if y is not None:
@@ -110,7 +112,10 @@ def _walk(steps: Steps, direction: int, gates: _Array, cell: Cell) -> None:
 
 
 def _run_cells(
-    call: Call, states: int, bias_of: Callable[[_Array], _Array], make: Callable[..., Cell]
+    call: Call,
+    states: int,
+    bias_of: Callable[[_Array], _Array],
+    make: Callable[..., Cell],
 ) -> Run:
     """Bind by NumPy; ``make`` gives a direction's cell from weights as they are now."""
     steps = _steps(call, states)
@@ -141,7 +146,9 @@ def lstm(call: Call) -> Run:
 
     def make(direction: int) -> Cell:
         weights = r[direction].astype(kind, copy=False)
-        return lstm_cell(call.view, direction, count, weights, _as(kind, peepholes, direction))
+        return lstm_cell(
+            call.view, direction, count, weights, _as(kind, peepholes, direction)
+        )
 
     return _run_cells(call, 2, lambda b: b[:, :size] + b[:, size:], make)
 
@@ -169,6 +176,8 @@ def rnn(call: Call) -> Run:
     count, size = r.shape[0], r.shape[2]
 
     def make(direction: int) -> Cell:
-        return rnn_cell(call.view, direction, count, r[direction].astype(kind, copy=False))
+        return rnn_cell(
+            call.view, direction, count, r[direction].astype(kind, copy=False)
+        )
 
     return _run_cells(call, 1, lambda b: b[:, :size] + b[:, size:], make)

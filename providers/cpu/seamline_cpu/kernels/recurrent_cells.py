@@ -72,7 +72,8 @@ def _activations(
         if function is None:
             defaults, formula = _WITH[name.lower()]
             given = [
-                next(values, one) for one, values in zip(defaults, (alphas, betas), strict=False)
+                next(values, one)
+                for one, values in zip(defaults, (alphas, betas), strict=False)
             ]
             function = _fixed(formula, given)
         gate = len(default) < 3 or len(made) % 3 < 2
@@ -99,9 +100,7 @@ def lstm_cell(
     f_of, g_of, h_of = every[3 * direction : 3 * direction + 3]
     turned, size = np.ascontiguousarray(r.T), r.shape[1]
     coupled = view.attributes.get("input_forget", 0)
-    p_i, p_o, p_f = (
-        (None,) * 3 if peepholes is None else np.split(peepholes, 3)
-    )
+    p_i, p_o, p_f = (None,) * 3 if peepholes is None else np.split(peepholes, 3)
 
     def step(gates: _Array, states: tuple[_Array, ...]) -> tuple[_Array, ...]:
         h, c = states
@@ -123,7 +122,10 @@ def gru_cell(
     every = _activations(view, ("Sigmoid", "Tanh"), directions)
     f_of, g_of = every[2 * direction : 2 * direction + 2]
     size = r.shape[1]
-    both, last = np.ascontiguousarray(r[: 2 * size].T), np.ascontiguousarray(r[2 * size :].T)
+    both, last = (
+        np.ascontiguousarray(r[: 2 * size].T),
+        np.ascontiguousarray(r[2 * size :].T),
+    )
     b_both, b_last = (
         (r.dtype.type(0), r.dtype.type(0))
         if bias is None

@@ -32,7 +32,7 @@ _MOST = 8  # rows of a batch above which BLAS, which reuses weights, is faster
 
 
 @command
-def _lstm(a: Any, share: int, shares: int) -> None:
+def _lstm(a: Any, share: int, shares: int) -> None:  # noqa: C901 - flat loops
     size, batch, count = a[_SIZE], a[_BATCH], a[_COUNT]
     panels = (4 * size + _STRIP - 1) // _STRIP
     rows = a[_DIRECTIONS] * batch
@@ -64,7 +64,9 @@ def _lstm(a: Any, share: int, shares: int) -> None:
             x = floats(a[_GATES] + ((way * count + t) * batch + b) * 4 * size * 4)
             for j in range(3 * size):
                 g[j] = sigmoid(g[j] + x[j])
-            x_last = floats(a[_GATES] + (((way * count + t) * batch + b) * 4 + 3) * size * 4)
+            x_last = floats(
+                a[_GATES] + (((way * count + t) * batch + b) * 4 + 3) * size * 4
+            )
             for j in range(size):
                 last[j] = tanh(last[j] + x_last[j])
             keep = floats(gates_at + 2 * size * 4)
@@ -148,7 +150,9 @@ def bind_lstm(call: Call, steps: Steps) -> Run:
             state[...] = 0 if start is None else start
 
     walk = _bind_walk(call, steps, gates, states, panels, lengths)
-    finals = [(f, s) for f, s in zip(steps.outputs[1:], states, strict=True) if f is not None]
+    finals = [
+        (f, s) for f, s in zip(steps.outputs[1:], states, strict=True) if f is not None
+    ]
 
     def run() -> None:
         prepare()

@@ -91,7 +91,9 @@ def _refuse_case(node: NodeView) -> str | None:
     if action not in _CASES:
         return f"case_change_action is {action!r}, not {', '.join(_CASES)}"
     shape = None if kind is None else kind.shape
-    if shape is not None and len(shape) != 1 and (len(shape) != 2 or shape[0] != 1):
+    if shape is None or len(shape) == 1:
+        return None
+    if len(shape) != 2 or (isinstance(shape[0], int) and shape[0] != 1):
         return f"its input is {kind}, neither [C] nor [1, C]"
     return None
 

@@ -1,0 +1,165 @@
+"""What is known of types and values before anything runs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.core.toys import Toy, model
+
+from seamline.claims import infer_with
+from seamline.constants import Constants
+from seamline.errors import PlanError
+from seamline.graph import load
+from seamline.kernels import KernelTable
+from seamline.shapes import resolve, resolve_static
+from seamline.tensors import SequenceType, TensorType
+
+
+def static(text, providers=(), **chosen):
+    graph = load(model(text, **chosen))
+    return resolve_static(graph, Constants(graph).get, infer_with(providers))
+
+
+def sized(text, providers=(), more="", **shapes):
+    graph = load(model(text, more=more))
+    given = {
+        name: TensorType(graph.types[name].dtype, shapes.get(name, ()))
+        for name in graph.inputs
+    }
+    known = Constants(graph).get
+    return resolve(graph, graph.nodes, given, known, infer_with(providers))
+
+
+def f32(*shape):
+    return TensorType("float32", shape)
+
+
+def test_symbols_of_the_file_are_kept_before_any_feed():
+    types = static("g (float[N, 3] x) => (y) { a = Neg(x) y = Add(a, x) }")
+    assert types["a"] == types["y"] == f32("N", 3)
+
+
+def test_sizes_replace_symbols():
+    found = sized("g (float[N, 3] x) => (y) { y = Neg(x) }", x=(7, 3))
+    assert found.types["y"] == f32(7, 3)
+
+
+def test_a_declared_size_of_a_value_inside_is_not_believed():
+    text = "g (float[N, 3] x) => (float[5, 3] y) { y = Neg(x) }"
+    assert sized(text, x=(2, 3)).types["y"] == f32(2, 3)
+
+
+def test_a_symbol_that_is_no_identifier_means_any_size():
+    types = static('g (float["?", 3] x, float["a b", 3] z) => (y) { y = Add(x, z) }')
+    assert types["y"].dtype == "float32"
+    assert types["y"].shape[1] == 3
+    found = sized(
+        'g (float["?", 3] x, float["?", 3] z) => (y) { y = Add(x, z) }',
+        x=(4, 3),
+        z=(1, 3),
+    )
+    assert found.types["y"] == f32(4, 3)
+
+
+def test_arithmetic_on_shapes_is_known_once_sizes_are():
+    found = sized(
+        """g (float[N, M, K] x) => (y) <int64[1] zero = {0}, int64[1] minus = {-1}> {
+            s = Shape(x)
+            n = Gather(s, zero)
+            t = Concat<axis = 0>(n, minus)
+            y = Reshape(x, t)
+        }""",
+        x=(2, 3, 4),
+    )
+    assert found.known["t"].tolist() == [2, -1]
+    assert found.types["y"] == f32(2, 12)
+
+
+def test_a_products_value_sizes_what_is_made_of_it():
+    found = sized(
+        """g (float[N] x) => (y) <int64[1] two = {2}> {
+            s = Shape(x) d = Mul(s, two) y = ConstantOfShape(d) }""",
+        x=(5,),
+    )
+    assert found.known["d"].tolist() == [10]
+    assert found.types["y"].shape == (10,)
+
+
+def test_known_values_cannot_be_written():
+    found = sized("g (float[N] x) => (s) { s = Shape(x) }", x=(5,))
+    with pytest.raises(ValueError, match="read-only"):
+        found.known["s"][0] = 1
+
+
+def test_a_size_of_zero_is_a_size():
+    found = sized("g (float[N, 3] x) => (y) { y = Transpose(x) }", x=(0, 3))
+    assert found.types["y"] == f32(3, 0)
+
+
+def test_a_shape_from_a_feed_is_not_known():
+    found = sized(
+        "g (float[N] x, int64[1] s) => (y) { y = Reshape(x, s) }", x=(4,), s=(1,)
+    )
+    assert not found.types["y"].is_sized
+    assert found.types["y"].dtype == "float32"
+
+
+def test_what_running_alone_can_size_keeps_its_element_type():
+    found = sized("g (float[N] x) => (y) { y = NonZero(x) }", x=(4,))
+    assert found.types["y"].dtype == "int64"
+    assert not found.types["y"].is_sized
+
+
+def test_inputs_that_cannot_go_together_name_the_node_and_what_it_reads():
+    with pytest.raises(PlanError, match=r"'joined' \(MatMul\).*float32\[2, 3\]"):
+        sized("g (float[a, b] x) => (y) { [joined] y = MatMul(x, x) }", x=(2, 3))
+
+
+def test_an_operator_outside_onnx_gets_its_types_from_a_provider():
+    table = KernelTable("mine")
+
+    @table.infer("Twice", domain="mine")
+    def twice(node):
+        kind = node.tensor(0)
+        return [TensorType(kind.dtype, (2, *kind.shape))]
+
+    found = sized(
+        "g (float[N] x) => (y) { t = mine.Twice(x) y = Neg(t) }",
+        [Toy(KernelTable("none")), Toy(table)],
+        more=', "mine" : 1',
+        x=(3,),
+    )
+    assert found.types["y"] == f32(2, 3)
+
+
+def test_an_operator_that_nobody_knows_has_the_type_that_the_file_declares():
+    types = static(
+        "g (float[N] x) => (float[N] y) { y = mine.Odd(x) }", more=', "mine" : 1'
+    )
+    assert types["y"] == f32(None)
+
+
+def test_bodies_are_resolved_with_what_their_owner_brings():
+    types = static(
+        """g (float[4] x, int64 n) => (y) {
+            y = Loop(n, "", x) <body = b (int64 i, bool c, s) => (d, t) {
+                d = Identity(c) t = Neg(s) }>
+        }"""
+    )
+    assert types["t"].dtype == "float32"
+    assert types["i"] == TensorType("int64", ())
+
+
+def test_sequences_keep_the_type_of_their_elements():
+    types = static("g (float[4] x) => (y) { y = SequenceConstruct(x, x) }")
+    assert isinstance(types["y"], SequenceType)
+    assert types["y"].element.dtype == "float32"
+
+
+def test_resolving_again_for_other_sizes_keeps_nothing_of_the_first():
+    graph = load(model("g (float[N] x) => (y) { s = Shape(x) y = ConstantOfShape(s) }"))
+    known = Constants(graph).get
+    for size in (3, 5, 3, 0):
+        found = resolve(graph, graph.nodes, {"x": f32(size)}, known, lambda node: None)
+        assert found.types["y"].shape == (size,)
+        np.testing.assert_array_equal(found.known["s"], [size])
