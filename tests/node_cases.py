@@ -23,7 +23,6 @@ from seamline.kernels import KernelProvider
 from seamline.provider import NodeView, Refusal, SegmentSpec
 from seamline.tensors import type_of_array
 
-
 logging.getLogger("onnx_ir").setLevel(logging.ERROR)
 
 
@@ -59,7 +58,7 @@ def as_array(value):
         out = np.empty(array.shape, object)
         out.ravel()[:] = flat if out.ndim else flat[0]
         if out.ndim:
-            out = np.array(flat + [None], dtype=object)[:-1].reshape(array.shape)
+            out = np.array([*flat, None], dtype=object)[:-1].reshape(array.shape)
         return out
     return np.ascontiguousarray(array).reshape(array.shape)
 
@@ -198,7 +197,7 @@ def main(ops):
                     print("REFUSED", name, got)
                 continue
             why = check(got, [None if x is None else as_array(x) for x in outputs])
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             why = f"{type(error).__name__}: {error}"
         counts["failed" if why else "passed"] += 1
         if why:

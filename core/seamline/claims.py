@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
+from seamline.collector import collector_paused
 from seamline.constants import Constants
 from seamline.errors import ContractError
 from seamline.graph import Graph, Node
@@ -114,6 +115,7 @@ def infer_with(
     return infer
 
 
+@collector_paused()
 def collect(
     graph: Graph, providers: Sequence[Provider], constants: Constants | None = None
 ) -> Claims:

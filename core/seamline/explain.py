@@ -253,7 +253,7 @@ def diff(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     Examples
     --------
     >>> diff({"plan": {"seams": []}}, {"plan": {"seams": [{"id": "x", "us": 1.0}]}})
-    ["+ plan.seams['x']: {'id': 'x'}"]
+    ["+ plan.seams.x: {'id': 'x'}"]
     """
     return _diff("", _comparable(before), _comparable(after))
 

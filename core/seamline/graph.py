@@ -9,16 +9,15 @@ control flow included), and every body knows which outer values it captures.
 
 from __future__ import annotations
 
-import gc
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import attrs
 import numpy as np
 import onnx_ir as ir
 
+from seamline.collector import collector_paused
 from seamline.limits import LoadLimits
 from seamline.tensors import ValueType
 
@@ -63,16 +62,18 @@ class Node:
     bodies: Mapping[str, Graph] = attrs.field(factory=dict, repr=False)
     captures: tuple[str, ...] = ()
 
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """Give every value the node depends on, captures included."""
-        given = tuple(name for name in self.inputs if name)
-        return given + self.captures if self.captures else given
+    #: Every value the node depends on, captures included.
+    reads: tuple[str, ...] = attrs.field(init=False, repr=False)
+    #: The outputs that are asked for.
+    writes: tuple[str, ...] = attrs.field(init=False, repr=False)
 
-    @property
-    def writes(self) -> tuple[str, ...]:
-        """Give the outputs that are asked for."""
-        return tuple(name for name in self.outputs if name)
+    @reads.default
+    def _reads(self) -> tuple[str, ...]:
+        return tuple([name for name in self.inputs if name]) + self.captures
+
+    @writes.default
+    def _writes(self) -> tuple[str, ...]:
+        return tuple([name for name in self.outputs if name])
 
     @property
     def qualified_op(self) -> str:
@@ -191,23 +192,6 @@ def read_only(tensor: ir.TensorProtocol) -> np.ndarray[Any, Any]:
     return array
 
 
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """
-    Hold the cyclic collector off.
-
-    A load makes hundreds of thousands of objects and no garbage; looking through them
-    again and again takes longer than making them.
-    """
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
 def load(
     source: str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model,
     *,
@@ -255,7 +239,7 @@ def load(
     from seamline.model_file import read_model
 
     limits = limits or LoadLimits()
-    with _collector_paused():
+    with collector_paused():
         opened = read_model(source, limits, folder)
         try:
             return build_graph(opened, limits, strict=strict)

@@ -9,6 +9,7 @@ one open that ONNX finds. :func:`guesses` names the former; the latter shows.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -198,10 +199,13 @@ def _refined(found: ValueType | None, more: ValueType | None) -> ValueType | Non
 
 
 def _schema(node: Node) -> Any:
+    return _schema_of(node.op_type, max(node.since_version, 1), node.domain)
+
+
+@lru_cache(maxsize=4096)
+def _schema_of(op_type: str, version: int, domain: str) -> Any:
     try:
-        return onnx.defs.get_schema(
-            node.op_type, max(node.since_version, 1), node.domain
-        )
+        return onnx.defs.get_schema(op_type, version, domain)
     except onnx.defs.SchemaError:
         return None
 

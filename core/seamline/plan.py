@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import attrs
 
 from seamline.claims import CORE, ask, infer_with
+from seamline.collector import collector_paused
 from seamline.constants import Constants, Known
 from seamline.errors import PinError, UnclaimedNodeError
 from seamline.graph import Node
@@ -39,6 +40,7 @@ from seamline.tensors import TensorType, ValueType, nbytes_of
 __all__ = ["Plan", "Region", "partition", "whole"]
 
 
+@collector_paused()
 def partition(
     region: Region,
     placement: Placement,
@@ -219,7 +221,9 @@ class _Making:
             return None
         made = {name for node in self.blocked for name in node.writes}
         late = [name for name in self._rest_reads() if name in self.late]
-        early = self._early()
+        # What follows from sizes is handed on too: its node is resolved, not blocked.
+        early = [name for name in self._rest_reads() if name in self.known.values]
+        early += self._early()
         return Region(
             f"{self.region.name}+",
             self.region.graph,

@@ -166,7 +166,10 @@ class _Resolution:
         version = self.context.get_opset_version(node.domain)
         function = self.registry.get(node.domain, node.op_type, version)
         told: list[ValueType | None] = []
-        if function is None or self._misleads(node):
+        answer = self._provided(node)
+        if answer:
+            found = answer
+        elif function is None or self._misleads(node):
             found = self._native(node)
         else:
             told = self._library(node, function)
@@ -179,6 +182,12 @@ class _Resolution:
                 if index >= len(told) or self.types[name] != told[index]:
                     self._tell(self.graph.values[name], self.types[name])
         self._learn(node)
+
+    def _provided(self, node: Node) -> list[ValueType | None]:
+        """Ask whoever runs an operator that ONNX does not define; the library guesses."""
+        if is_defined(node):
+            return []
+        return list(self.infer(view_of(node, self.types, self.constant)) or ())
 
     def _misleads(self, node: Node) -> bool:
         if guesses(node, self.constant):
@@ -203,16 +212,17 @@ class _Resolution:
         return [self._type(value) for value in node.source.outputs]
 
     def _native(self, node: Node) -> list[ValueType | None]:
-        """Ask ONNX's own inference, or the providers where ONNX has no such operator."""
+        """Ask ONNX's own inference, where ONNX has the operator."""
         if not is_defined(node):
-            answer = self.infer(view_of(node, self.types, self.constant))
-            return list(answer or ())
+            return []
         return infer_by_onnx(self.graph, node, self.types, self.constant)
 
     def _completed(
         self, node: Node, found: list[ValueType | None]
     ) -> list[ValueType | None]:
         """Fill in what the library left open though all that the node reads is sized."""
+        if all(map(_sized, found)):
+            return found
         asked = [k for n, k in zip(node.outputs, found, strict=False) if n]
         if node.bodies or not is_defined(node):
             return found

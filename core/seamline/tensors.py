@@ -139,7 +139,9 @@ class TensorType:
     @property
     def is_sized(self) -> bool:
         """Tell whether every size is known."""
-        return self.shape is not None and all(type(d) is int for d in self.shape)
+        if self.shape is None:
+            return False
+        return all([type(dim) is int for dim in self.shape])
 
     @property
     def sizes(self) -> tuple[int, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from seamline.hookspecs import hookimpl
@@ -52,6 +52,18 @@ def _create(options: Mapping[str, Any]) -> Provider:
     return OnnxRuntimeProvider(options)
 
 
+def _peer(model: str, threads: int) -> Callable[[Mapping[str, Any]], list[Any]]:
+    """Open a whole model on onnxruntime's own session, for ``seamline bench --peer``."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    session = onnxruntime.InferenceSession(
+        model, options, providers=["CPUExecutionProvider"]
+    )
+    return lambda feeds: list(session.run(None, dict(feeds)))
+
+
 @hookimpl
 def seamline_providers() -> tuple[ProviderSpec, ...]:
     """Offer ``onnxruntime``; ONNX Runtime's own name for its CPU stays with ``cpu``."""
@@ -63,5 +75,6 @@ def seamline_providers() -> tuple[ProviderSpec, ...]:
             contract_version=CONTRACT_VERSION,
             probe=_probe,
             options=OPTIONS,
+            peer=_peer,
         ),
     )

@@ -71,7 +71,7 @@ def _codes(builder: Any, address: Any, half: int, plane: int, bits: int) -> Any:
 def _adder(bits: int) -> Any:
     planes = 8 // bits
 
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def add_codes(context: Any, codes: Any, count: Any, values: Any, sums: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             source, length, factors, out = args
@@ -100,7 +100,7 @@ def _adder(bits: int) -> Any:
 def _unpacker(bits: int) -> Any:
     planes = 8 // bits
 
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def unpack(
         context: Any, codes: Any, count: Any, scale: Any, zero: Any, out: Any
     ) -> Any:
