@@ -37,7 +37,7 @@ class _Commands(TyperGroup):
         return find_command(cmd_name)
 
 
-app = typer.Typer(
+app: typer.Typer = typer.Typer(
     name="seamline",
     cls=_Commands,
     no_args_is_help=True,

@@ -22,7 +22,7 @@ class CommandClashError(SeamlineError):
 
     def __init__(self, command: str, first: Origin, second: Origin) -> None:
         self.command = command
-        self.origins = (first, second)
+        self.origins: tuple[Origin, Origin] = (first, second)
         super().__init__(
             f"command {command!r}: added by both {first} (plugin {first.plugin!r}) and "
             f"{second} (plugin {second.plugin!r}); block one of them, or uninstall it"

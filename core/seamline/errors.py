@@ -142,7 +142,7 @@ class ProviderClashError(ProviderError):
     """Two distributions offer a provider of the same name."""
 
     def __init__(self, provider: str, first: str, second: str) -> None:
-        self.distributions = (first, second)
+        self.distributions: tuple[str, str] = (first, second)
         super().__init__(
             provider,
             f"offered by both {first} and {second}; block one of them, or uninstall it",
@@ -170,7 +170,9 @@ class UnclaimedNodeError(PlanError):
     def __init__(
         self, nodes: Mapping[str, str], refusals: Mapping[str, Mapping[str, str]]
     ) -> None:
-        self.refusals = {name: dict(said) for name, said in refusals.items()}
+        self.refusals: dict[str, dict[str, str]] = {
+            name: dict(said) for name, said in refusals.items()
+        }
         lines = [
             f"no provider claims {len(nodes)} node{'s' if len(nodes) > 1 else ''}:"
         ]

@@ -63,17 +63,17 @@ class Node:
     captures: tuple[str, ...] = ()
 
     #: Every value the node depends on, captures included.
-    reads: tuple[str, ...] = attrs.field(init=False, repr=False)
+    reads: tuple[str, ...] = attrs.field(
+        init=False,
+        repr=False,
+        default=attrs.Factory(lambda node: _reads(node), takes_self=True),
+    )
     #: The outputs that are asked for.
-    writes: tuple[str, ...] = attrs.field(init=False, repr=False)
-
-    @reads.default
-    def _reads(self) -> tuple[str, ...]:
-        return tuple([name for name in self.inputs if name]) + self.captures
-
-    @writes.default
-    def _writes(self) -> tuple[str, ...]:
-        return tuple([name for name in self.outputs if name])
+    writes: tuple[str, ...] = attrs.field(
+        init=False,
+        repr=False,
+        default=attrs.Factory(lambda node: _given(node.outputs), takes_self=True),
+    )
 
     @property
     def qualified_op(self) -> str:
@@ -86,6 +86,14 @@ class Node:
 
     def __str__(self) -> str:
         return f"{self.name} ({self.qualified_op})"
+
+
+def _given(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple([name for name in names if name])
+
+
+def _reads(node: Node) -> tuple[str, ...]:
+    return _given(node.inputs) + node.captures
 
 
 @attrs.frozen(eq=False)

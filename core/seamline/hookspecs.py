@@ -61,8 +61,8 @@ __all__ = [
     "seamline_session_opened",
 ]
 
-hookspec = pluggy.HookspecMarker("seamline")
-hookimpl = pluggy.HookimplMarker(
+hookspec: pluggy.HookspecMarker = pluggy.HookspecMarker("seamline")
+hookimpl: pluggy.HookimplMarker = pluggy.HookimplMarker(
     "seamline"
 )  #: marks a plugin's implementation of a hook
 

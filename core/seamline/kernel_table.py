@@ -327,5 +327,5 @@ def _dtypes(
     dtypes: Collection[str] | Mapping[int, Collection[str]],
 ) -> Mapping[int, tuple[str, ...]]:
     if isinstance(dtypes, Mapping):
-        return {index: tuple(names) for index, names in dtypes.items()}
+        return {int(index): tuple(names) for index, names in dtypes.items()}
     return {0: tuple(dtypes)} if dtypes else {}

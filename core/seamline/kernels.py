@@ -96,7 +96,7 @@ class KernelProvider:
     ) -> None:
         self.name = table.name
         self.table = table
-        self.device = device
+        self.device: Device = device
         self.options: Mapping[str, Any] = dict(options or {})
 
     def claim(self, node: NodeView) -> Claim | Refusal:

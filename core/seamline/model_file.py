@@ -132,7 +132,7 @@ def _parse(data: bytes | bytearray | memoryview, file: str) -> onnx.ModelProto:
         )
     proto = onnx.ModelProto()
     try:
-        proto.ParseFromString(data)
+        proto.ParseFromString(data)  # pyright: ignore[reportArgumentType]
     except DecodeError as error:
         raise ModelError(
             file,

@@ -50,7 +50,7 @@ def element_name(element_type: Any) -> str:
             return dtype_name(ir.DataType(element_type))
         if isinstance(element_type, str) and element_type in _BY_ORT_NAME:
             return _BY_ORT_NAME[element_type]
-        return dtype_name(element_type)
+        return dtype_name(element_type)  # pyright: ignore[reportArgumentType]
     except (KeyError, TypeError, ValueError) as error:
         raise FeedError(
             f"{element_type!r} is no element type; give a NumPy dtype such as np.float32, or "

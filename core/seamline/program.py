@@ -44,6 +44,7 @@ class BodyRunner(Protocol):
     @property
     def region(self) -> Region:
         """Give the region."""
+        ...
 
     def run(
         self,
@@ -52,15 +53,19 @@ class BodyRunner(Protocol):
         profile: Profile | None = None,
     ) -> dict[str, Any]:
         """Give the region's outputs by name, as fresh arrays."""
+        ...
 
     def latest(self) -> Program | None:
         """Give the program that ran last, if any."""
+        ...
 
     def plan(self, inputs: Mapping[str, Any]) -> Plan:
         """Plan for inputs like these, without building."""
+        ...
 
     def close(self) -> None:
         """Close every program."""
+        ...
 
 
 _Choices: TypeAlias = Mapping[str, Choice]

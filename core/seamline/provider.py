@@ -293,17 +293,21 @@ class Buffer(Protocol):
     @property
     def device(self) -> Device:
         """Say where it lies."""
+        ...
 
     @property
     def address(self) -> int:
         """Give the first byte's address on its device."""
+        ...
 
     @property
     def nbytes(self) -> int:
         """Give its length in bytes."""
+        ...
 
     def close(self) -> None:
         """Give the bytes back; a second call does nothing."""
+        ...
 
 
 class VirtualMemory(Protocol):
@@ -316,27 +320,35 @@ class VirtualMemory(Protocol):
     @property
     def granularity(self) -> int:
         """Give the bytes of one granule, as the driver reports it."""
+        ...
 
     def reserve(self, nbytes: int) -> int:
         """Reserve addresses without pages; give the first one."""
+        ...
 
     def create(self, nbytes: int) -> int:
         """Create physical pages; give their handle."""
+        ...
 
     def map(self, address: int, handle: int) -> None:
         """Put pages at reserved addresses."""
+        ...
 
     def unmap(self, address: int, nbytes: int) -> None:
         """Take pages away once nothing in flight reads them."""
+        ...
 
     def release(self, handle: int) -> None:
         """Give pages back."""
+        ...
 
     def free(self, address: int, nbytes: int) -> None:
         """Give reserved addresses back."""
+        ...
 
     def gauges(self) -> Gauges:
         """Give the bytes held now."""
+        ...
 
 
 class Memory(Protocol):
@@ -345,25 +357,32 @@ class Memory(Protocol):
     @property
     def device(self) -> Device:
         """Say which device."""
+        ...
 
     @property
     def virtual(self) -> VirtualMemory | None:
         """Give the device's virtual memory, if it has any."""
+        ...
 
     def allocate(self, nbytes: int) -> Buffer:
         """Allocate bytes, aligned for any kernel of the device."""
+        ...
 
     def view(self, buffer: Buffer, offset: int, kind: TensorType) -> View:
         """Show bytes of a buffer as a C-contiguous tensor; copies nothing."""
+        ...
 
     def write(self, target: View, source: Array) -> None:
         """Copy from the host; returns when ``source`` may be changed."""
+        ...
 
     def read(self, source: View, target: Array) -> None:
         """Copy to the host; returns when ``target`` holds the value."""
+        ...
 
     def gauges(self) -> Gauges:
         """Give the bytes held now."""
+        ...
 
 
 class Recording(Protocol):
@@ -371,9 +390,11 @@ class Recording(Protocol):
 
     def replay(self) -> None:
         """Run what was recorded, again."""
+        ...
 
     def close(self) -> None:
         """Give the recording back."""
+        ...
 
 
 @attrs.frozen(eq=False)
@@ -411,6 +432,7 @@ class BuildContext(Protocol):
         several shape signatures share it. Name the constants in the key, never their
         addresses: an address outlives what lay there.
         """
+        ...
 
 
 @runtime_checkable
@@ -429,6 +451,7 @@ class Executable(Protocol):
         Called before the first run, and again if an outside address changes. ``host``
         has the inputs that the claims read on the host, where the device is another.
         """
+        ...
 
     def run(self) -> Mapping[str, Array] | None:
         """
@@ -439,6 +462,7 @@ class Executable(Protocol):
         KernelError
             A kernel failed or refused its data; names the node.
         """
+        ...
 
     def record(self) -> Recording:
         """
@@ -449,9 +473,11 @@ class Executable(Protocol):
         RecordingError
             Names the node and what it did that cannot be recorded.
         """
+        ...
 
     def close(self) -> None:
         """Give everything back; a second call does nothing."""
+        ...
 
 
 @runtime_checkable
@@ -476,18 +502,23 @@ class Provider(Protocol):
 
     def claim(self, node: NodeView) -> Claim | Refusal:
         """Offer to run a node, or refuse it with a reason; depends only on the node."""
+        ...
 
     def infer(self, node: NodeView) -> Sequence[ValueType | None] | None:
         """Give output types of an operator that ONNX does not define; None if unknown."""
+        ...
 
     def memory(self) -> Memory | None:
         """Give the device's memory; None to use the host's."""
+        ...
 
     def build(self, segment: SegmentSpec, context: BuildContext) -> Executable:
         """Build a segment of nodes that it claimed, and no other."""
+        ...
 
     def close(self) -> None:
         """Give everything back; a second call does nothing."""
+        ...
 
 
 def view_of(

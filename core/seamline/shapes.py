@@ -194,7 +194,10 @@ class _Resolution:
             return True
         if node.op_type not in FOLLOWED or node.domain:
             return False
-        given = [self.context.get_symbolic_value(one) for one in node.source.inputs]
+        given = [
+            None if one is None else self.context.get_symbolic_value(one)
+            for one in node.source.inputs
+        ]
         return strays(node, given, self.types.get(node.inputs[0]))
 
     def _library(

@@ -141,7 +141,7 @@ class TensorType:
         """Tell whether every size is known."""
         if self.shape is None:
             return False
-        return all([type(dim) is int for dim in self.shape])
+        return all(type(dim) is int for dim in self.shape)
 
     @property
     def sizes(self) -> tuple[int, ...]:

@@ -23,6 +23,7 @@ class Profile(Protocol):
         args: Mapping[str, object],
     ) -> None:
         """Note something with a beginning and an end, by ``time.perf_counter_ns``."""
+        ...
 
 
 @attrs.define(eq=False)

@@ -48,7 +48,7 @@ def pad_by_inputs(call: Call) -> Run:
         for place, axis in enumerate(axes):
             whole[axis] = pads[place]
             whole[x.ndim + axis] = pads[len(axes) + place]
-        return _pad(x, out, whole, mode, value)
+        return _pad(x, out, whole, mode, np.asarray(value))
 
     return from_host(call, [1, 3], make)
 

@@ -119,11 +119,12 @@ def _run_cells(
 ) -> Run:
     """Bind by NumPy; ``make`` gives a direction's cell from weights as they are now."""
     steps = _steps(call, states)
-    w, b = call.inputs[1], call.input(3)
-    multiply = None if b is not None else _inputs(steps, w, None)
+    w: Any = call.inputs[1]
+    b: Any = call.input(3)
+    multiply: Any = None if b is not None else _inputs(steps, w, None)
 
     def run() -> None:
-        product = multiply or _inputs(steps, w, bias_of(b))
+        product: Any = multiply or _inputs(steps, w, bias_of(b))  # pyright: ignore
         for direction, gates in enumerate(product()):
             _walk(steps, direction, gates, make(direction))
 

@@ -141,7 +141,7 @@ def bind_lstm(call: Call, steps: Steps) -> Run:
         if not straight:
             flat.reshape(steps.x.shape)[...] = steps.x
         if lengths is not None:
-            lengths[...] = steps.lengths
+            lengths[...] = steps.lengths  # pyright: ignore
         for d in range(ways):
             np.matmul(inputs, turned[d], out=gates[d])
             if b is not None:

@@ -246,7 +246,7 @@ def _weighted(
     rounds = way.filter.antialias
 
     def run() -> None:
-        y = x.astype(work)
+        y: Any = x.astype(work)
         for axis, (index, weights) in steps.items():
             shape = (-1,) + (1,) * (y.ndim - axis - 1)
             y = sum(
