@@ -94,7 +94,7 @@ class KernelProvider:
         *,
         device: Device = HOST,
     ) -> None:
-        self.name = table.name
+        self.name: str = table.name
         self.table = table
         self.device: Device = device
         self.options: Mapping[str, Any] = dict(options or {})
