@@ -133,7 +133,10 @@ class _Making:
             choices={run.node.name: run.choice for run in runs},
             steps=tuple(steps),
             seams=name_seams(
-                steps, {r.node.name: r for r in readings}, self.types, self.region
+                steps,
+                {r.node.name: r for r in readings},
+                self.types,
+                {name for name, one in self.providers.items() if one.captures},
             ),
             feeds=tuple(feeds),
             slots=layout.slots,

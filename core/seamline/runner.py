@@ -8,7 +8,7 @@ it and one for its rest, and closes them with itself.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -35,7 +35,8 @@ class Runner:
     outer
         The program whose values the region captures; None for a main graph.
     check
-        Looks at a new plan, and raises to refuse it, before it is built.
+        Looks at a new plan and those around it, and raises to refuse it, before it is
+        built; bodies and rests are held to it as well.
     built
         Programs built so far, closed ones included.
     """
@@ -43,7 +44,7 @@ class Runner:
     engine: Engine
     region: Region
     outer: Program | None = None
-    check: Callable[[Plan], None] | None = None
+    check: Callable[[Plan, Sequence[Plan]], None] | None = None
     built: int = 0
     profile: Profile | None = None
     _programs: OrderedDict[tuple[object, ...], Program] = attrs.field(
@@ -69,7 +70,7 @@ class Runner:
             return found
         plan = self.plan(inputs)
         if self.check is not None:
-            self.check(plan)
+            self.check(plan, tuple(_around(self.outer)))
         program = build(plan, self.engine, self._body, self.outer)
         self.built += 1
         self._programs[key] = program
@@ -114,7 +115,13 @@ class Runner:
             self._programs.popitem()[1].close()
 
     def _body(self, region: Region, program: Program) -> Runner:
-        return Runner(self.engine, region, program)
+        return Runner(self.engine, region, program, self.check)
+
+
+def _around(outer: Program | None) -> Iterator[Plan]:
+    while outer is not None:
+        yield outer.plan
+        outer = outer.outer
 
 
 def _signature(value: Any) -> object:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Literal
 
 import attrs
@@ -33,22 +34,28 @@ class SeamPolicy:
     seams: Literal["allow", "warn", "error"] = "allow"
     limit: int | None = None
 
-    def hold(self, plan: Plan) -> None:
+    def hold(self, plan: Plan, around: Sequence[Plan] = ()) -> None:
         """
         Hold a plan to the policy.
+
+        Parameters
+        ----------
+        around
+            Plans that it is run from, if it is a body's or what was left after a dynamic
+            size: their seams count with its own.
 
         Raises
         ------
         SeamError
             Lists every seam of the plan.
         """
-        count = len(plan.seams)
-        if not count:
+        if not plan.seams:
             return
-        lines = [f"  {seam} ({seam.why})" for seam in plan.seams]
-        text = f"the plan has {count} seam{'s' if count > 1 else ''}:\n" + "\n".join(
-            lines
-        )
+        seams = [seam for one in (*reversed(around), plan) for seam in one.seams]
+        count = len(seams)
+        lines = [f"  {seam} ({seam.why})" for seam in seams]
+        many = f"{count} seam{'s' if count > 1 else ''}"
+        text = "\n".join([f"the plan of {plan.region.name!r} has {many}:", *lines])
         if self.seams == "error":
             raise SeamError(f"{text}\nseams='error' allows none")
         if self.limit is not None and count > self.limit:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from seamline.layout import Reading
-from seamline.planned import HostStep, Region, Seam, SeamCause, Segment, Step, Transfer
+from seamline.planned import HostStep, Seam, SeamCause, Segment, Step, Transfer
 from seamline.provider import HOST
 from seamline.tensors import TensorType, ValueType, nbytes_of
 
@@ -16,9 +16,16 @@ def name_seams(
     steps: Sequence[Step],
     readings: Mapping[str, Reading],
     types: Mapping[str, ValueType | None],
-    region: Region,
+    capturing: Collection[str],
 ) -> tuple[Seam, ...]:
-    """Give the seams in the order of the steps that they lead to."""
+    """
+    Give the seams in the order of the steps that they lead to.
+
+    Parameters
+    ----------
+    capturing
+        Providers whose segments are recorded: only they are cut at what cannot be.
+    """
     writer: dict[str, Segment | HostStep] = {}
     copied = {(t.value, str(t.target)) for t in steps if isinstance(t, Transfer)}
     seams: list[Seam] = []
@@ -31,7 +38,8 @@ def name_seams(
             if source is not None:
                 crossing.setdefault(source.id, (source, []))[1].append(name)
         for source, values in crossing.values():
-            seams.append(_seam(source, step, values, readings, types, copied))
+            cause, why = _cause(source, step, readings, capturing)
+            seams.append(_seam(cause, why, source, step, values, types, copied))
         if isinstance(step, HostStep) or step.sizes_at_run:
             seams.append(_leaving(step, readings, types))
         for name in _writes(step, readings):
@@ -56,14 +64,14 @@ def _writes(
 
 
 def _seam(
+    cause: SeamCause,
+    why: str,
     source: Segment | HostStep,
     target: Segment | HostStep,
     values: list[str],
-    readings: Mapping[str, Reading],
     types: Mapping[str, ValueType | None],
     copied: set[tuple[str, str]],
 ) -> Seam:
-    cause, why = _cause(source, target, readings)
     device = str(target.device) if isinstance(target, Segment) else str(HOST)
     moved = [name for name in values if (name, device) in copied]
     return Seam(
@@ -81,6 +89,7 @@ def _cause(
     source: Segment | HostStep,
     target: Segment | HostStep,
     readings: Mapping[str, Reading],
+    capturing: Collection[str],
 ) -> tuple[SeamCause, str]:
     if isinstance(target, HostStep):
         op = readings[target.node].node.qualified_op
@@ -90,15 +99,31 @@ def _cause(
         return SeamCause.CONTROL_FLOW, f"{op} {source.node!r} is decided on the host"
     if target.sizes_at_run:
         return SeamCause.DYNAMIC_SHAPE, f"{target.nodes[0]!r} finds its outputs' sizes"
-    for end in (target, source):
-        first = readings[end.nodes[0]].choice.claim
-        if source.provider == target.provider and first.not_capturable:
-            return SeamCause.NOT_CAPTURABLE, f"{end.nodes[0]!r}: {first.not_capturable}"
+    if source.provider == target.provider:
+        return _parted(source, target, readings, source.provider in capturing)
     if source.device != target.device and HOST in (source.device, target.device):
         host = target if target.device == HOST else source
         return SeamCause.HOST_NODE, f"{host.nodes[0]!r} is placed on {host.provider}"
     reason = readings[target.nodes[0]].choice.reason
     return SeamCause.TRANSFER, f"{target.nodes[0]!r} is on {target.provider}: {reason}"
+
+
+def _parted(
+    source: Segment, target: Segment, readings: Mapping[str, Reading], captures: bool
+) -> tuple[SeamCause, str]:
+    """Say why two segments of one provider that share a value are not one."""
+    for end, other in ((target, source), (source, target)):
+        said = end.not_capturable
+        if captures and said and not other.not_capturable:
+            node = next(n for n in end.nodes if readings[n].choice.claim.not_capturable)
+            return SeamCause.NOT_CAPTURABLE, f"{node!r}: {said}"
+    first = readings[target.nodes[0]]
+    made = {name for reading in readings.values() for name in reading.node.writes}
+    waits = {first.node.inputs[i] for i in first.choice.claim.host_inputs} & made
+    if target.device != HOST and waits:
+        why = f"{target.nodes[0]!r} reads {', '.join(sorted(waits))} on the host"
+        return SeamCause.HOST_NODE, why
+    return SeamCause.TRANSFER, f"another segment lies before {target.nodes[0]!r}"
 
 
 def _leaving(

@@ -199,3 +199,21 @@ def test_a_plan_with_more_seams_than_allowed_is_refused_each_time_before_it_is_b
             pipeline.run({"x": np.ones(3, f32), "z": np.ones(3, f32)})
     assert made["a"].built == []
     pipeline.close()
+
+
+def test_the_plan_of_a_rest_is_held_to_the_policy_with_the_seams_before_it():
+    feeds, tail = {"x": np.ones(3, f32), "z": np.ones(3, f32)}, {"four": "b"}
+    pipeline, _ = opened(DYNAMIC, "a", "b", pins=tail)
+    pipeline.run(feeds)
+    first = pipeline.runner.latest()
+    inner = first.rest.latest().plan.seams
+    before = len(first.plan.seams)
+    pipeline.close()
+    assert inner
+    pipeline, _ = opened(DYNAMIC, "a", "b", pins=tail, max_seams=before)
+    with pytest.raises(SeamError, match=f"max_seams={before}"):
+        pipeline.run(feeds)
+    pipeline.close()
+    pipeline, _ = opened(DYNAMIC, "a", "b", pins=tail, max_seams=before + len(inner))
+    pipeline.run(feeds)
+    pipeline.close()
