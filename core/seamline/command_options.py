@@ -35,8 +35,8 @@ Providers = Annotated[
     typer.Option(
         "--provider",
         "-p",
-        help="A provider, NAME or NAME:OPTION=VALUE,...; repeat in order of preference "
-        "[default: cpu].",
+        help="A provider, NAME or NAME:OPTION=VALUE,...; repeat in order of preference; "
+        "default: cpu.",
     ),
 ]
 Pins = Annotated[

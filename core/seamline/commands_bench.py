@@ -132,6 +132,6 @@ def _peer(
             n for n, offered in plugins.specs.items() if offered.spec.peer is not None
         ]
         raise UnknownProviderError(
-            name, peers, "It wraps no other runtime to measure beside"
+            name, peers, why="it wraps no other runtime to measure beside"
         )
     return spec.peer(model, threads)

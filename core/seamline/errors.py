@@ -109,11 +109,26 @@ class ProviderError(SeamlineError):
 
 
 class UnknownProviderError(ProviderError):
-    """No plugin offers a provider of that name."""
+    """
+    No plugin offers what was asked of a provider of that name.
 
-    def __init__(self, provider: str, known: Iterable[str], hint: str = "") -> None:
+    Parameters
+    ----------
+    known
+        Names that would have done.
+    why
+        What is missing.
+    """
+
+    def __init__(
+        self,
+        provider: str,
+        known: Iterable[str],
+        hint: str = "",
+        why: str = "no plugin offers it",
+    ) -> None:
         known = sorted(known)
-        text = f"no plugin offers it{near(provider, known)}"
+        text = f"{why}{near(provider, known)}"
         text += f" (there are: {', '.join(known) or 'none'})"
         super().__init__(provider, f"{text}. {hint}".rstrip(". ") + ".")
 

@@ -24,153 +24,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
-import attrs
-
-from seamline.provider import Array, BuildContext, Claim, NodeView, Refusal, View
-from seamline.tensors import TensorType, ValueType
+from seamline.kernel import NEWEST, Call, Inference, Kernel, Run
+from seamline.provider import NodeView, Refusal
+from seamline.tensors import ValueType
 
 __all__ = ["Call", "Inference", "Kernel", "KernelTable", "Run"]
 
-Run: TypeAlias = Callable[[], object]
-#: Gives one type for each output of a node.
-Inference: TypeAlias = Callable[[NodeView], Sequence[ValueType | None]]
 F = TypeVar("F", bound=Callable[..., Any])
-_NEWEST = 10_000
-
-
-@attrs.define(eq=False)
-class Call:
-    """
-    One node, ready for its kernel to be made: types are sized, arrays are in place.
-
-    Attributes
-    ----------
-    view
-        The node.
-    inputs, outputs
-        Arrays at the addresses they keep; None where left out. Never write an input,
-        unless the kernel declared the alias and the arrays share memory.
-    workspace
-        ``workspace_nbytes`` of scratch (uint8), or None.
-    options
-        The provider's options, ``num_threads`` among them where it has it.
-    """
-
-    view: NodeView
-    inputs: tuple[View, ...]
-    outputs: tuple[View, ...]
-    context: BuildContext
-    options: Mapping[str, Any]
-    workspace: View = None
-
-    def attr(self, name: str, default: Any = None) -> Any:
-        """Give an attribute, or the default where the node does not carry it."""
-        return self.view.attributes.get(name, default)
-
-    def input(self, index: int) -> View:
-        """Give an input, or None where it is left out."""
-        return self.inputs[index] if index < len(self.inputs) else None
-
-    def output(self, index: int) -> View:
-        """Give an output, or None where it is not asked for."""
-        return self.outputs[index] if index < len(self.outputs) else None
-
-    def constant(self, index: int) -> Array | None:
-        """Give an input's value if it is known before any run."""
-        return self.view.constant(index)
-
-    @property
-    def since(self) -> int:
-        """Give the operator's since-version."""
-        return self.view.since_version
-
-    def resident(
-        self, tag: str, indices: Collection[int], make: Callable[[], Any]
-    ) -> Any:
-        """
-        Keep what is made from the constants at ``indices``, for the session.
-
-        ``tag`` names the layout; say in it everything else that the result depends on.
-        """
-        names = tuple(self.view.node.inputs[i] for i in sorted(indices))
-        return self.context.resident((tag, *names), make)
-
-
-@attrs.frozen(eq=False)
-class Kernel:
-    """
-    A kernel and what it accepts.
-
-    Attributes
-    ----------
-    since
-        First and last since-version that it implements, both included.
-    dtypes
-        Element types accepted, by input index.
-    when
-        Looks at the node and gives a reason to refuse it, or None.
-    """
-
-    op_type: str
-    domain: str
-    since: tuple[int, int]
-    function: Callable[..., Any]
-    simple: bool
-    dtypes: Mapping[int, tuple[str, ...]]
-    variant: str
-    because: str
-    when: Callable[[NodeView], str | None] | None
-    host_inputs: frozenset[int]
-    aliases: tuple[tuple[int, int], ...]
-    views: tuple[tuple[int, int], ...]
-    sizes_at_run: bool
-    not_capturable: str | None
-    workspace: Callable[[NodeView], int] | None
-    parameters: frozenset[str] | None  # keyword-only names of a simple kernel
-
-    def refuses(self, node: NodeView) -> Refusal | None:
-        """Say why this kernel does not take the node, or None if it does."""
-        low, high = self.since
-        if not low <= node.since_version <= high:
-            upto = "newer" if high == _NEWEST else str(high)
-            return Refusal(
-                f"{node.op_type} of opset {node.since_version} is not implemented",
-                f"since-versions {low} to {upto}",
-            )
-        for index, accepted in self.dtypes.items():
-            if not node.has_input(index):
-                continue
-            kind = node.inputs[index]
-            if not isinstance(kind, TensorType):
-                what = "of unknown type" if kind is None else f"a {kind}"
-                return Refusal(f"input {index} is {what}", ", ".join(accepted))
-            if kind.dtype not in accepted:
-                return Refusal(f"input {index} is {kind.dtype}", ", ".join(accepted))
-        return self._refuses_form(node)
-
-    def _refuses_form(self, node: NodeView) -> Refusal | None:
-        if self.parameters is not None:
-            unknown = [a for a in node.attributes if a not in self.parameters]
-            if unknown:
-                known = ", ".join(sorted(self.parameters)) or "none"
-                return Refusal(f"attribute {unknown[0]!r} is not implemented", known)
-        reason = self.when(node) if self.when else None
-        return Refusal(reason) if reason else None
-
-    def claim(self, node: NodeView) -> Claim:
-        """Give the claim for a node that it does not refuse."""
-        return Claim(
-            self.variant,
-            self.because,
-            self.not_capturable,
-            self.host_inputs,
-            self.aliases,
-            self.views,
-            self.sizes_at_run,
-            workspace_nbytes=self.workspace(node) if self.workspace else 0,
-        )
 
 
 class KernelTable:
@@ -203,6 +65,7 @@ class KernelTable:
         aliases: Collection[tuple[int, int]] = (),
         views: Collection[tuple[int, int]] = (),
         workspace: Callable[[NodeView], int] | None = None,
+        resident: Callable[[NodeView], int] | None = None,
         variant: str = "",
         because: str = "",
         not_capturable: str | None = "it runs in Python",
@@ -227,6 +90,8 @@ class KernelTable:
             (output, input) pairs where the output is the input's bytes, reshaped.
         workspace
             Scratch bytes for a node of sized types.
+        resident
+            Bytes that it keeps for the session, such as packed weights.
         """
 
         def register(function: F) -> F:
@@ -234,7 +99,8 @@ class KernelTable:
                 Kernel(
                     op_type, domain, _range(since), function, False, _dtypes(dtypes),
                     variant or self.variant, because, when, frozenset(host_inputs),
-                    tuple(aliases), tuple(views), False, not_capturable, workspace, None,
+                    tuple(aliases), tuple(views), False, not_capturable, workspace,
+                    resident, None,
                 )
             )  # fmt: skip
             return function
@@ -272,7 +138,7 @@ class KernelTable:
                 Kernel(
                     op_type, domain, _range(since), function, True, _dtypes(dtypes),
                     variant or self.variant, because, when, frozenset(host_inputs),
-                    (), (), sizes_at_run, "it runs in Python", None, names,
+                    (), (), sizes_at_run, "it runs in Python", None, None, names,
                 )
             )  # fmt: skip
             return function
@@ -320,7 +186,7 @@ class KernelTable:
 
 
 def _range(since: int | tuple[int, int]) -> tuple[int, int]:
-    return (since, _NEWEST) if isinstance(since, int) else since
+    return (since, NEWEST) if isinstance(since, int) else since
 
 
 def _dtypes(

@@ -29,10 +29,12 @@ from seamline.memory import HostMemory
 from seamline.opened import Opened, open_providers
 from seamline.placement import Placement, place
 from seamline.planned import Plan, Region
-from seamline.provider import HOST, Array, Device, Memory, Provider, Refusal
+from seamline.provider import HOST, Array, Device, Memory, Provider
+from seamline.replacing import replace
 from seamline.runner import Runner
+from seamline.samples import weightless_feeds
 from seamline.seam_policy import SeamPolicy
-from seamline.tensors import TensorType, ValueType, numpy_dtype
+from seamline.tensors import ValueType
 from seamline.timings import Profile, Timings
 
 if TYPE_CHECKING:
@@ -81,6 +83,7 @@ class Pipeline:
     _stack: ExitStack
     _lock: threading.RLock = attrs.field(factory=threading.RLock)
     _overrides: dict[frozenset[str], Runner] = attrs.field(factory=dict)
+    _closed: bool = False
 
     @classmethod
     def open(
@@ -212,12 +215,14 @@ class Pipeline:
         Raises
         ------
         RunError
-            A build or a kernel failed; the session stays usable.
+            A build or a kernel failed, and the session stays usable; or it is closed.
         """
         names = list(self.graph.outputs if fetches is None else fetches)
         start = time.perf_counter_ns()
         error: SeamlineError | None = None
         with self._lock, np.errstate(all="ignore"):
+            if self._closed:
+                raise RunError(f"the pipeline of {self.graph.name!r} is closed")
             try:
                 results = self._run(feeds, profile)
             except SeamlineError as raised:
@@ -256,7 +261,9 @@ class Pipeline:
             constants = Constants(self.graph, overridden)
             engine = _engine(self.opened, self.placement, constants, self.capacity)
             self._stack.callback(engine.close)
-            self._fold(engine)
+            folding = self._fold(engine)
+            if folding.left and folding.left != self.folding.left:
+                self._note(f"with {', '.join(sorted(overridden))} fed: {folding.left}")
             runner = _runner(engine, self.graph, tuple(overridden), self.policy)
             self._stack.callback(runner.close)
             self._overrides[overridden] = runner
@@ -276,26 +283,27 @@ class Pipeline:
         return fold(self.graph, engine.constants, self.types.get, once)
 
     def _replaced(self, error: BuildError) -> bool:
-        """Take a failed segment's nodes from its provider; tell whether anyone else can."""
-        failed = {error.node} if error.node else set(error.nodes)
-        if not error.provider or not failed:
-            return False
-        said = Refusal(f"its build failed: {error}")
-        answers = {name: dict(given) for name, given in self.claims.answers.items()}
-        for name in failed:
-            answers[name][error.provider] = said
-        claims = attrs.evolve(self.claims, answers=answers)
+        """Give a failed segment's nodes to others; tell whether that was possible."""
         devices = {name: provider.device for name, provider in self.providers.items()}
-        pins = {pin: who for pin, who in self.pins.items() if who != error.provider}
-        self.placement = place(claims, devices, named=self.opened.named, pins=pins)
-        self.claims = claims
-        self.notes.append(
-            f"{', '.join(sorted(failed))} moved from {error.provider}: {error}"
+        found = replace(
+            error,
+            self.claims,
+            self.placement,
+            devices,
+            named=self.opened.named,
+            pins=self.pins,
         )
-        if self.fallback == "warn":
-            warnings.warn(self.notes[-1], SeamlineWarning, stacklevel=5)
+        if found is None:
+            return False
+        self.claims, self.placement = found.claims, found.placement
+        self._note(*found.notes)
         self._reset()
         return True
+
+    def _note(self, *notes: str) -> None:
+        self.notes.extend(notes)
+        for note in notes if self.fallback == "warn" else ():
+            warnings.warn(note, SeamlineWarning, stacklevel=6)
 
     def _reset(self) -> None:
         self.runner.close()
@@ -321,22 +329,8 @@ class Pipeline:
         latest = self.runner.latest()
         if shapes is None and latest is not None:
             return latest.plan
-        return self.runner.plan(self._samples(shapes or {}))
-
-    def _samples(self, shapes: Mapping[str, Sequence[int]]) -> dict[str, Any]:
-        """Make inputs that take no memory, of the declared types."""
-        samples: dict[str, Any] = {}
-        for name in self.runner.region.inputs:
-            kind = self.types.get(name)
-            if not isinstance(kind, TensorType):
-                samples[name] = []
-                continue
-            declared = tuple(d if isinstance(d, int) else 1 for d in kind.shape or ())
-            sizes = tuple(shapes.get(name, declared))
-            samples[name] = np.broadcast_to(
-                np.zeros((), numpy_dtype(kind.dtype)), sizes
-            )
-        return samples
+        types = {name: self.types.get(name) for name in self.runner.region.inputs}
+        return self.runner.plan(weightless_feeds(types, shapes or {}))
 
     def explain(
         self,
@@ -361,6 +355,7 @@ class Pipeline:
     def close(self) -> None:
         """Close programs, constants and providers; a second call does nothing."""
         with self._lock:
+            self._closed = True
             self._stack.close()
 
 

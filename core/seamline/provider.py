@@ -7,25 +7,29 @@ decides. What is claimed and chosen is built one segment at a time, bound to buf
 fixed addresses once, and then run without a decision, so that a run can be recorded and
 replayed without Python.
 
-Whoever owns memory says what it holds, in the same words for the host and for every
-device. :class:`seamline.kernels.KernelProvider` answers all of this from a table of
+:class:`seamline.kernels.KernelProvider` answers all of this from a table of
 kernels; write against these protocols to compile whole segments instead.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import attrs
-import numpy as np
 
-from seamline.tensors import TensorType, ValueType
-
-if TYPE_CHECKING:
-    import onnx
-
-    from seamline.graph import Node
+from seamline.answers import Claim, Cost, NodeView, Refusal, view_of
+from seamline.devices import (
+    HOST,
+    Array,
+    Buffer,
+    Device,
+    Gauges,
+    Memory,
+    View,
+    VirtualMemory,
+)
+from seamline.tensors import ValueType
 
 __all__ = [
     "CONTRACT_VERSION",
@@ -49,171 +53,13 @@ __all__ = [
     "SegmentSpec",
     "View",
     "VirtualMemory",
+    "view_of",
 ]
 
 CONTRACT_VERSION = 1  #: a plugin states the version that it was written for
 
-Array: TypeAlias = np.ndarray[Any, Any]
-#: What a kernel sees of a value: an ndarray on the host, a device's own array elsewhere.
-View: TypeAlias = Any
 
-
-# --- values of planning: frozen, comparable, printable --------------------------------
-
-
-@attrs.frozen(cache_hash=True)
-class Device:
-    """
-    Where values live.
-
-    >>> str(Device("cuda", 1))
-    'cuda:1'
-    """
-
-    kind: str
-    index: int = 0
-
-    def __str__(self) -> str:
-        return f"{self.kind}:{self.index}"
-
-
-HOST = Device("cpu")  #: where feeds come from and fetches go to
-
-
-@attrs.frozen
-class Cost:
-    """What a node needs, in structure; time comes from measured rates, or not at all."""
-
-    flops: int
-    bytes_read: int
-    bytes_written: int
-
-
-@attrs.frozen
-class Claim:
-    """
-    An offer to run a node. The core decides.
-
-    Attributes
-    ----------
-    variant
-        Which implementation ("numpy", "avx512-vnni", "cublaslt").
-    because
-        Why that variant and not another.
-    not_capturable
-        None, or why the variant cannot be recorded.
-    host_inputs
-        Inputs that are read on the host before the run: shapes, axes, repeats.
-    aliases
-        (output, input) pairs that may share memory when the input dies here.
-    views
-        (output, input) pairs where the output is the input's bytes under another shape.
-    sizes_at_run
-        The kernel itself finds its outputs' sizes and allocates them (NonZero).
-    lazy_weights
-        Inputs that may be paged in just before the run.
-    workspace_nbytes
-        Scratch bytes, from the arena.
-    resident_nbytes
-        Bytes kept for the session, such as packed weights.
-    cost
-        None where unknown, and then never a reason to move the node.
-    """
-
-    variant: str
-    because: str = ""
-    not_capturable: str | None = None
-    host_inputs: frozenset[int] = frozenset()
-    aliases: tuple[tuple[int, int], ...] = ()
-    views: tuple[tuple[int, int], ...] = ()
-    sizes_at_run: bool = False
-    lazy_weights: frozenset[int] = frozenset()
-    workspace_nbytes: int = 0
-    resident_nbytes: int = 0
-    cost: Cost | None = None
-
-
-@attrs.frozen
-class Refusal:
-    """A no, and what would have been a yes."""
-
-    because: str
-    accepts: str = ""
-
-    def __str__(self) -> str:
-        return (
-            f"{self.because} (accepts {self.accepts})" if self.accepts else self.because
-        )
-
-
-@attrs.frozen(eq=False)
-class NodeView:
-    """
-    A node as a provider sees it: read-only, typed; a claim may depend on nothing else.
-
-    Attributes
-    ----------
-    node
-        The node itself. Its usual facts are repeated here as properties.
-    inputs, outputs
-        Types; None for an input or output left out, or where the type is unknown.
-        When claims are collected sizes may be symbols; at build all are integers.
-    constants
-        Gives the array of a value that is known before any run, by name, or None.
-    """
-
-    node: Node
-    inputs: tuple[ValueType | None, ...]
-    outputs: tuple[ValueType | None, ...]
-    constants: Callable[[str], Array | None]
-
-    @property
-    def name(self) -> str:
-        """Give the node's name, unique in its model."""
-        return self.node.name
-
-    @property
-    def op_type(self) -> str:
-        """Give the operator's name."""
-        return self.node.op_type
-
-    @property
-    def domain(self) -> str:
-        """Give the operator's domain; empty for ONNX's own."""
-        return self.node.domain
-
-    @property
-    def since_version(self) -> int:
-        """Give the opset version that last changed the operator for this model."""
-        return self.node.since_version
-
-    @property
-    def attributes(self) -> Mapping[str, Any]:
-        """Give the attributes that the node carries, as Python values and arrays."""
-        return self.node.attributes
-
-    def has_input(self, index: int) -> bool:
-        """Tell whether an input is given; '' in the file means that it is not."""
-        return index < len(self.node.inputs) and self.node.inputs[index] != ""
-
-    def has_output(self, index: int) -> bool:
-        """Tell whether an output is asked for."""
-        return index < len(self.node.outputs) and self.node.outputs[index] != ""
-
-    def constant(self, index: int) -> Array | None:
-        """Give the value of an input that is known before any run, read-only."""
-        return (
-            self.constants(self.node.inputs[index]) if self.has_input(index) else None
-        )
-
-    def tensor(self, index: int) -> TensorType | None:
-        """Give the type of an input if it is a given tensor of known type."""
-        kind = self.inputs[index] if index < len(self.inputs) else None
-        return kind if isinstance(kind, TensorType) else None
-
-    def to_proto(self) -> onnx.NodeProto:
-        """Give the node in ONNX's own form, with the names of this graph."""
-        return self.node.to_proto()
+# --- what a plugin says: frozen, comparable, printable --------------------------------
 
 
 @attrs.frozen
@@ -276,113 +122,6 @@ class ProviderSpec:
 
 
 # --- resources of running: closed by whoever opened them ------------------------------
-
-
-@attrs.frozen
-class Gauges:
-    """Bytes: live, mapped into address space, held physically."""
-
-    content: int = 0
-    mapped: int = 0
-    owned: int = 0
-
-
-class Buffer(Protocol):
-    """A run of bytes at an address that does not move while it is open."""
-
-    @property
-    def device(self) -> Device:
-        """Say where it lies."""
-        ...
-
-    @property
-    def address(self) -> int:
-        """Give the first byte's address on its device."""
-        ...
-
-    @property
-    def nbytes(self) -> int:
-        """Give its length in bytes."""
-        ...
-
-    def close(self) -> None:
-        """Give the bytes back; a second call does nothing."""
-        ...
-
-
-class VirtualMemory(Protocol):
-    """
-    Address space and pages apart: the driver's verbs, on the host and on devices.
-
-    ``unmap`` returns only when no work that may still read the range is in flight.
-    """
-
-    @property
-    def granularity(self) -> int:
-        """Give the bytes of one granule, as the driver reports it."""
-        ...
-
-    def reserve(self, nbytes: int) -> int:
-        """Reserve addresses without pages; give the first one."""
-        ...
-
-    def create(self, nbytes: int) -> int:
-        """Create physical pages; give their handle."""
-        ...
-
-    def map(self, address: int, handle: int) -> None:
-        """Put pages at reserved addresses."""
-        ...
-
-    def unmap(self, address: int, nbytes: int) -> None:
-        """Take pages away once nothing in flight reads them."""
-        ...
-
-    def release(self, handle: int) -> None:
-        """Give pages back."""
-        ...
-
-    def free(self, address: int, nbytes: int) -> None:
-        """Give reserved addresses back."""
-        ...
-
-    def gauges(self) -> Gauges:
-        """Give the bytes held now."""
-        ...
-
-
-class Memory(Protocol):
-    """What holds values on one device."""
-
-    @property
-    def device(self) -> Device:
-        """Say which device."""
-        ...
-
-    @property
-    def virtual(self) -> VirtualMemory | None:
-        """Give the device's virtual memory, if it has any."""
-        ...
-
-    def allocate(self, nbytes: int) -> Buffer:
-        """Allocate bytes, aligned for any kernel of the device."""
-        ...
-
-    def view(self, buffer: Buffer, offset: int, kind: TensorType) -> View:
-        """Show bytes of a buffer as a C-contiguous tensor; copies nothing."""
-        ...
-
-    def write(self, target: View, source: Array) -> None:
-        """Copy from the host; returns when ``source`` may be changed."""
-        ...
-
-    def read(self, source: View, target: Array) -> None:
-        """Copy to the host; returns when ``target`` holds the value."""
-        ...
-
-    def gauges(self) -> Gauges:
-        """Give the bytes held now."""
-        ...
 
 
 class Recording(Protocol):
@@ -519,18 +258,3 @@ class Provider(Protocol):
     def close(self) -> None:
         """Give everything back; a second call does nothing."""
         ...
-
-
-def view_of(
-    node: Node,
-    types: Mapping[str, ValueType | None],
-    constants: Callable[[str], Array | None],
-) -> NodeView:
-    """Look at a node through the types and constants known at some stage."""
-    get = types.get
-    return NodeView(
-        node,
-        tuple([get(name) if name else None for name in node.inputs]),
-        tuple([get(name) if name else None for name in node.outputs]),
-        constants,
-    )

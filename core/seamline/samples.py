@@ -12,7 +12,7 @@ import numpy as np
 from seamline.errors import FeedError, near
 from seamline.tensors import TensorType, ValueType, numpy_dtype
 
-__all__ = ["parse_pairs", "sample_feeds"]
+__all__ = ["parse_pairs", "sample_feeds", "weightless_feeds"]
 
 
 def parse_pairs(given: Sequence[str] | None, what: str) -> dict[str, str]:
@@ -120,3 +120,25 @@ def _made_up(
     if dtype.kind in "iu":
         return rng.integers(0, 2, sizes).astype(dtype)
     return rng.standard_normal(sizes).astype(dtype)
+
+
+def weightless_feeds(
+    types: Mapping[str, ValueType | None], shapes: Mapping[str, Sequence[int]]
+) -> dict[str, Any]:
+    """
+    Make feeds that take no memory, for planning; sizes that are not given count as 1.
+
+    Examples
+    --------
+    >>> weightless_feeds({"x": TensorType("float32", ("n", 4))}, {})["x"].shape
+    (1, 4)
+    """
+    feeds: dict[str, Any] = {}
+    for name, kind in types.items():
+        if not isinstance(kind, TensorType):
+            feeds[name] = []
+            continue
+        declared = tuple(d if isinstance(d, int) else 1 for d in kind.shape or ())
+        sizes = tuple(shapes.get(name, declared))
+        feeds[name] = np.broadcast_to(np.zeros((), numpy_dtype(kind.dtype)), sizes)
+    return feeds

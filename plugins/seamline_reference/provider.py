@@ -144,7 +144,7 @@ def _kernel(node: NodeView) -> Kernel:
     return Kernel(
         node.op_type, node.domain, (node.since_version, node.since_version), _run_of(node),
         True, {}, "onnx.reference", "", None, frozenset(), (), (),
-        node.op_type in _SIZED_BY_DATA, _NOT_CAPTURABLE, None, None,
+        node.op_type in _SIZED_BY_DATA, _NOT_CAPTURABLE, None, None, None,
     )  # fmt: skip
 
 

@@ -1,0 +1,156 @@
+"""
+Devices and what holds values on them: the same words for the host and for every device.
+
+Whoever owns memory says what it holds. Address space and pages are apart, so that what
+grows need not move.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, TypeAlias
+
+import attrs
+import numpy as np
+
+from seamline.tensors import TensorType
+
+__all__ = [
+    "HOST",
+    "Array",
+    "Buffer",
+    "Device",
+    "Gauges",
+    "Memory",
+    "View",
+    "VirtualMemory",
+]
+
+Array: TypeAlias = np.ndarray[Any, Any]
+#: What a kernel sees of a value: an ndarray on the host, a device's own array elsewhere.
+View: TypeAlias = Any
+
+
+@attrs.frozen(cache_hash=True)
+class Device:
+    """
+    Where values live.
+
+    >>> str(Device("cuda", 1))
+    'cuda:1'
+    """
+
+    kind: str
+    index: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.index}"
+
+
+HOST = Device("cpu")  #: where feeds come from and fetches go to
+
+
+@attrs.frozen
+class Gauges:
+    """Bytes: live, mapped into address space, held physically."""
+
+    content: int = 0
+    mapped: int = 0
+    owned: int = 0
+
+
+class Buffer(Protocol):
+    """A run of bytes at an address that does not move while it is open."""
+
+    @property
+    def device(self) -> Device:
+        """Say where it lies."""
+        ...
+
+    @property
+    def address(self) -> int:
+        """Give the first byte's address on its device."""
+        ...
+
+    @property
+    def nbytes(self) -> int:
+        """Give its length in bytes."""
+        ...
+
+    def close(self) -> None:
+        """Give the bytes back; a second call does nothing."""
+        ...
+
+
+class VirtualMemory(Protocol):
+    """
+    Address space and pages apart: the driver's verbs, on the host and on devices.
+
+    ``unmap`` returns only when no work that may still read the range is in flight.
+    """
+
+    @property
+    def granularity(self) -> int:
+        """Give the bytes of one granule, as the driver reports it."""
+        ...
+
+    def reserve(self, nbytes: int) -> int:
+        """Reserve addresses without pages; give the first one."""
+        ...
+
+    def create(self, nbytes: int) -> int:
+        """Create physical pages; give their handle."""
+        ...
+
+    def map(self, address: int, handle: int) -> None:
+        """Put pages at reserved addresses."""
+        ...
+
+    def unmap(self, address: int, nbytes: int) -> None:
+        """Take pages away once nothing in flight reads them."""
+        ...
+
+    def release(self, handle: int) -> None:
+        """Give pages back."""
+        ...
+
+    def free(self, address: int, nbytes: int) -> None:
+        """Give reserved addresses back."""
+        ...
+
+    def gauges(self) -> Gauges:
+        """Give the bytes held now."""
+        ...
+
+
+class Memory(Protocol):
+    """What holds values on one device."""
+
+    @property
+    def device(self) -> Device:
+        """Say which device."""
+        ...
+
+    @property
+    def virtual(self) -> VirtualMemory | None:
+        """Give the device's virtual memory, if it has any."""
+        ...
+
+    def allocate(self, nbytes: int) -> Buffer:
+        """Allocate bytes, aligned for any kernel of the device."""
+        ...
+
+    def view(self, buffer: Buffer, offset: int, kind: TensorType) -> View:
+        """Show bytes of a buffer as a C-contiguous tensor; copies nothing."""
+        ...
+
+    def write(self, target: View, source: Array) -> None:
+        """Copy from the host; returns when ``source`` may be changed."""
+        ...
+
+    def read(self, source: View, target: Array) -> None:
+        """Copy to the host; returns when ``target`` holds the value."""
+        ...
+
+    def gauges(self) -> Gauges:
+        """Give the bytes held now."""
+        ...
