@@ -12,7 +12,7 @@ import os
 import threading
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,19 +23,19 @@ from seamline.claims import Claims, collect
 from seamline.constants import Constants
 from seamline.engine import Engine
 from seamline.errors import BuildError, RunError, SeamlineError
-from seamline.folding import Folding, fold
+from seamline.folding import Folding
 from seamline.graph import Graph, load
-from seamline.memory import HostMemory
 from seamline.opened import Opened, open_providers
 from seamline.placement import Placement, place
-from seamline.planned import Plan, Region
-from seamline.provider import HOST, Array, Device, Memory, Provider
+from seamline.planned import Plan
+from seamline.provider import Device, Provider
 from seamline.replacing import replace
 from seamline.runner import Runner
 from seamline.samples import weightless_feeds
 from seamline.seam_policy import SeamPolicy
 from seamline.tensors import ValueType
 from seamline.timings import Profile, Timings
+from seamline.variants import Variant, Variants
 
 if TYPE_CHECKING:
     import onnx
@@ -72,17 +72,12 @@ class Pipeline:
     opened: Opened
     fallback: Fallback
     pins: Mapping[str, str]
-    policy: SeamPolicy
-    capacity: int
     notes: list[str]
     claims: Claims
     placement: Placement
-    engine: Engine
-    folding: Folding
-    runner: Runner
+    variants: Variants
     _stack: ExitStack
     _lock: threading.RLock = attrs.field(factory=threading.RLock)
-    _overrides: dict[frozenset[str], Runner] = attrs.field(factory=dict)
     _closed: bool = False
 
     @classmethod
@@ -129,47 +124,39 @@ class Pipeline:
             stack.callback(opened.close)
             constants = Constants(graph)
             claims = collect(graph, list(opened.providers.values()), constants)
-            self = cls._placed(graph, opened, fallback, dict(pins or {}), claims, constants,
-                               SeamPolicy(seams, max_seams), programs, stack)  # fmt: skip
+            chosen = dict(pins or {})
+            notes = _quarantined(claims, opened, fallback)
+            placement = place(claims, _devices(opened), named=opened.named, pins=chosen)
+            policy = SeamPolicy(seams, max_seams)
+            variants = Variants(graph, opened, placement, policy, programs)
+            stack.callback(variants.close)
+            variants.of(frozenset(), constants)
+            self = cls(
+                graph, opened, fallback, chosen, [], claims, placement, variants, stack
+            )
+            self._note(*notes, *_fallbacks(placement))
             self._stack = stack.pop_all()
-        return self
-
-    @classmethod
-    def _placed(
-        cls,
-        graph: Graph,
-        opened: Opened,
-        fallback: Fallback,
-        pins: Mapping[str, str],
-        claims: Claims,
-        constants: Constants,
-        policy: SeamPolicy,
-        capacity: int,
-        stack: ExitStack,
-    ) -> Pipeline:
-        notes = list(opened.notes)
-        for broken in claims.quarantined.values():
-            if fallback == "error" and broken.provider in opened.named:
-                raise broken
-            notes.append(str(broken))
-        devices = {name: provider.device for name, provider in opened.providers.items()}
-        placement = place(claims, devices, named=opened.named, pins=pins)
-        engine = _engine(opened, placement, constants, capacity)
-        stack.callback(engine.close)
-        runner = _runner(engine, graph, (), policy)
-        stack.callback(runner.close)
-        self = cls(graph, opened, fallback, pins, policy, capacity, notes, claims, placement,
-                   engine, Folding(), runner, stack)  # fmt: skip
-        self._told_fallbacks()
-        self.folding = self._fold(engine)
-        for note in notes if fallback == "warn" else ():
-            warnings.warn(note, SeamlineWarning, stacklevel=4)
         return self
 
     @property
     def types(self) -> Mapping[str, ValueType | None]:
         """Give what is known of each value's type before any feed."""
         return self.claims.types
+
+    @property
+    def runner(self) -> Runner:
+        """Give the runner of the model as it is, with no default fed."""
+        return self.variants.of(frozenset()).runner
+
+    @property
+    def engine(self) -> Engine:
+        """Give the engine of the model as it is."""
+        return self.variants.of(frozenset()).engine
+
+    @property
+    def folding(self) -> Folding:
+        """Say what was folded in the model as it is."""
+        return self.variants.of(frozenset()).folding
 
     @property
     def providers(self) -> Mapping[str, Provider]:
@@ -241,7 +228,7 @@ class Pipeline:
 
     def _run(self, feeds: Mapping[str, Any], profile: Profile | None) -> dict[str, Any]:
         for _ in range(_REPLACEMENTS):
-            runner = self._runner_for(feeds)
+            runner = self._variant_for(feeds).runner
             inputs = {name: feeds[name] for name in runner.region.inputs}
             try:
                 return runner.run(inputs, {}, self.opened.watching(profile))
@@ -250,46 +237,28 @@ class Pipeline:
                     raise
         raise RunError(f"{_REPLACEMENTS} builds failed; see the notes of explain()")
 
+    def _variant_for(self, feeds: Mapping[str, Any]) -> Variant:
+        fed = self.variants.fed(feeds)
+        made = self.variants.of(fed)
+        left = made.folding.left
+        if fed and left and left != self.folding.left:
+            note = f"with {', '.join(sorted(fed))} fed: {left}"
+            if note not in self.notes:
+                self._note(note)
+        return made
+
     def _finished(self, start: int, error: BaseException | None) -> None:
         self.opened.run_finished(start, time.perf_counter_ns(), error)
 
-    def _runner_for(self, feeds: Mapping[str, Any]) -> Runner:
-        overridden = frozenset(name for name in self.graph.overridable if name in feeds)
-        if not overridden:
-            return self.runner
-        if overridden not in self._overrides:
-            constants = Constants(self.graph, overridden)
-            engine = _engine(self.opened, self.placement, constants, self.capacity)
-            self._stack.callback(engine.close)
-            folding = self._fold(engine)
-            if folding.left and folding.left != self.folding.left:
-                self._note(f"with {', '.join(sorted(overridden))} fed: {folding.left}")
-            runner = _runner(engine, self.graph, tuple(overridden), self.policy)
-            self._stack.callback(runner.close)
-            self._overrides[overridden] = runner
-        return self._overrides[overridden]
-
-    # -- folding, and nodes whose provider failed ----------------------------------------
-
-    def _fold(self, engine: Engine) -> Folding:
-        def once(region: Region) -> dict[str, Array]:
-            runner = Runner(engine, region)
-            try:
-                with np.errstate(all="ignore"):
-                    return runner.run({}, {})
-            finally:
-                runner.close()
-
-        return fold(self.graph, engine.constants, self.types.get, once)
+    # -- nodes whose provider failed ------------------------------------------------------
 
     def _replaced(self, error: BuildError) -> bool:
         """Give a failed segment's nodes to others; tell whether that was possible."""
-        devices = {name: provider.device for name, provider in self.providers.items()}
         found = replace(
             error,
             self.claims,
             self.placement,
-            devices,
+            _devices(self.opened),
             named=self.opened.named,
             pins=self.pins,
         )
@@ -297,26 +266,13 @@ class Pipeline:
             return False
         self.claims, self.placement = found.claims, found.placement
         self._note(*found.notes)
-        self._reset()
+        self.variants.place(self.placement)
         return True
 
     def _note(self, *notes: str) -> None:
         self.notes.extend(notes)
         for note in notes if self.fallback == "warn" else ():
             warnings.warn(note, SeamlineWarning, stacklevel=6)
-
-    def _reset(self) -> None:
-        self.runner.close()
-        self.engine.placement = self.placement
-        for runner in self._overrides.values():
-            runner.close()
-            runner.engine.placement = self.placement
-
-    def _told_fallbacks(self) -> None:
-        for node, said in self.placement.fallbacks.items():
-            who = self.placement.choices[node].provider
-            why = "; ".join(f"{name}: {reason}" for name, reason in said.items())
-            self.notes.append(f"node {node!r} falls back to {who}: {why}")
 
     # -- explaining ----------------------------------------------------------------------
 
@@ -359,21 +315,22 @@ class Pipeline:
             self._stack.close()
 
 
-def _engine(
-    opened: Opened, placement: Placement, constants: Constants, capacity: int
-) -> Engine:
-    memories: dict[Device, Memory] = {HOST: HostMemory()}
-    for provider in opened.providers.values():
-        memory = provider.memory()
-        if memory is not None:
-            memories[provider.device] = memory
-    return Engine(opened.providers, placement, constants, memories, capacity)
+def _devices(opened: Opened) -> dict[str, Device]:
+    return {name: provider.device for name, provider in opened.providers.items()}
 
 
-def _runner(
-    engine: Engine, graph: Graph, overridden: tuple[str, ...], policy: SeamPolicy
-) -> Runner:
-    fixed = set(graph.overridable) - set(overridden)
-    inputs = tuple(name for name in graph.inputs if name not in fixed)
-    region = Region(graph.name, graph, graph.nodes, inputs, (), graph.outputs)
-    return Runner(engine, region, check=policy.hold)
+def _quarantined(claims: Claims, opened: Opened, fallback: Fallback) -> list[str]:
+    """Say which providers were dropped or set aside; raise if one may not be."""
+    notes = list(opened.notes)
+    for broken in claims.quarantined.values():
+        if fallback == "error" and broken.provider in opened.named:
+            raise broken
+        notes.append(str(broken))
+    return notes
+
+
+def _fallbacks(placement: Placement) -> Iterator[str]:
+    for node, said in placement.fallbacks.items():
+        who = placement.choices[node].provider
+        why = "; ".join(f"{name}: {reason}" for name, reason in said.items())
+        yield f"node {node!r} falls back to {who}: {why}"
