@@ -9,17 +9,19 @@ versions of a model or of a provider can be compared line by line.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import attrs
-import numpy as np
 
 from seamline.advice import Advice, advise
+from seamline.explain_diff import diff
 from seamline.explain_text import as_text
 from seamline.graph import Node
 from seamline.planned import HostStep, Plan, Segment
 from seamline.program import Program
+from seamline.provider import Device
 from seamline.timings import Timings
 
 if TYPE_CHECKING:
@@ -153,13 +155,25 @@ def _plan(
             for t in plan.transfers
         ],
         "seams": _seams(plan, steps, gaps),
-        "memory": {
-            str(device): {"arena_nbytes": nbytes, "peak_nbytes": plan.peak[device]}
-            for device, nbytes in plan.arenas.items()
-        },
+        "memory": _memory(plan),
         "all_joined": plan.joined,
         "bodies": _bodies(pipeline, program, timings),
         "rest": _rest(plan, pipeline, program, timings),
+    }
+
+
+def _memory(plan: Plan) -> dict[str, dict[str, int]]:
+    """Give bytes by device: of the arena, alive at once, and kept by kernels' claims."""
+    kept = Counter[Device]()
+    for choice in plan.choices.values():
+        kept[choice.device] += choice.claim.resident_nbytes
+    return {
+        str(device): {
+            "arena_nbytes": plan.arenas.get(device, 0),
+            "peak_nbytes": plan.peak.get(device, 0),
+            "resident_nbytes": kept[device],
+        }
+        for device in dict.fromkeys([*plan.arenas, *(d for d in kept if kept[d])])
     }
 
 
@@ -174,6 +188,8 @@ def _node(plan: Plan, pipeline: Pipeline, node: Node) -> dict[str, Any]:
         "variant": choice.claim.variant,
         "because": choice.claim.because,
         "not_capturable": choice.claim.not_capturable,
+        "workspace_nbytes": choice.claim.workspace_nbytes,
+        "resident_nbytes": choice.claim.resident_nbytes,
         "outputs": {n: str(plan.types.get(n) or "?") for n in node.writes},
         "claimed_by": list(pipeline.claims.offers(name)),
         "refusals": dict(pipeline.claims.refusals(name)),
@@ -244,55 +260,3 @@ def _rest(
         waiting = [node.name for node in plan.rest.nodes]
         return {"planned": False, "nodes": waiting, "waits_for": list(plan.rest.inputs)}
     return {"planned": True, **_plan(latest.plan, pipeline, latest, timings)}
-
-
-def diff(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """
-    Compare two explanations; give one line for each thing that changed.
-
-    Examples
-    --------
-    >>> diff({"plan": {"seams": []}}, {"plan": {"seams": [{"id": "x", "us": 1.0}]}})
-    ["+ plan.seams.x: {'id': 'x'}"]
-    """
-    return _diff("", _comparable(before), _comparable(after))
-
-
-#: Differ from run to run, and say nothing of a decision.
-_NOISE = frozenset({"us", "text"})
-
-
-def _comparable(value: Any) -> Any:
-    """Drop measurements, and key lists of things with ids by id."""
-    if isinstance(value, Mapping):
-        return {k: _comparable(v) for k, v in value.items() if k not in _NOISE}
-    if isinstance(value, list):
-        items = [_comparable(item) for item in value]
-        if items and all(isinstance(item, dict) and "id" in item for item in items):
-            return {item["id"]: item for item in items}
-        return items
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def _diff(path: str, one: Any, other: Any) -> list[str]:
-    if isinstance(one, dict) and isinstance(other, dict):
-        lines: list[str] = []
-        for key in dict.fromkeys([*one, *other]):
-            at = (
-                f"{path}.{key}".lstrip(".")
-                if str(key).isidentifier()
-                else f"{path}[{key!r}]"
-            )
-            if key not in other:
-                lines.append(f"- {at}: {one[key]}")
-            elif key not in one:
-                lines.append(f"+ {at}: {other[key]}")
-            else:
-                lines += _diff(at, one[key], other[key])
-        return lines
-    if isinstance(one, list) and isinstance(other, dict):
-        one = {}
-        return _diff(path, one, other)
-    if isinstance(one, dict) and isinstance(other, list):
-        return _diff(path, one, {})
-    return [] if one == other else [f"~ {path}: {one} -> {other}"]

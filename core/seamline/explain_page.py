@@ -133,9 +133,9 @@ _MACROS = """
 <p>{{ summary(plan) }}.{{ " Not every segment that could be joined was." if not plan.all_joined }}</p>
 {{ picture(plan, path) }}
 {% if plan.memory %}
-<table><tr><th>memory on</th><th class="n">arena</th><th class="n">alive at most</th></tr>
+<table><tr><th>memory on</th><th class="n">arena</th><th class="n">alive at most</th><th class="n">kept by kernels</th></tr>
 {% for device, memory in plan.memory.items() %}
-<tr><td>{{ device }}</td><td class="n">{{ memory.arena_nbytes | bytes }}</td><td class="n">{{ memory.peak_nbytes | bytes }}</td></tr>
+<tr><td>{{ device }}</td><td class="n">{{ memory.arena_nbytes | bytes }}</td><td class="n">{{ memory.peak_nbytes | bytes }}</td><td class="n">{{ memory.resident_nbytes | bytes }}</td></tr>
 {% endfor %}
 </table>
 {% endif %}

@@ -9,6 +9,7 @@ from typing import Any
 __all__ = ["as_text", "bytes_text"]
 
 _SHOWN = 12  # lines of a list before it is cut short
+_MEMORY = ("arena", "peak", "resident")
 
 
 def bytes_text(nbytes: int | None) -> str:
@@ -63,11 +64,12 @@ def _plan(plan: Mapping[str, Any], indent: str) -> Iterator[str]:
         f"{len(plan['resolved'])} resolved from sizes alone, {len(plan['unused'])} unused"
     )
     for device, memory in plan["memory"].items():
-        arena, peak = (
-            bytes_text(memory["arena_nbytes"]),
-            bytes_text(memory["peak_nbytes"]),
+        sizes = {what: bytes_text(memory[f"{what}_nbytes"]) for what in _MEMORY}
+        kept = f", kept by kernels {sizes['resident']}"
+        yield (
+            f"{indent}memory on {device}: arena {sizes['arena']}, alive at most "
+            f"{sizes['peak']}{kept if memory['resident_nbytes'] else ''}"
         )
-        yield f"{indent}memory on {device}: arena {arena}, alive at most {peak}"
     yield from _who(plan, indent)
     yield from _refused(plan, indent)
     yield from _segments(plan, indent)

@@ -192,3 +192,22 @@ def test_workspaces_have_bytes_while_their_node_runs():
 def test_values_of_no_bytes_have_places(text):
     plan = planned(f"g ({text} x) => ({text} y) {{ a = Neg(x) y = Add(a, x) }}")
     assert all(slot.nbytes == 0 for slot in plan.slots.values())
+
+
+def test_what_a_kernel_keeps_for_the_session_is_claimed_and_explained():
+    table = definitions_table("a", ops=("Abs",))
+
+    @table.kernel("Neg", resident=lambda node: 4096)
+    def neg(call):
+        return lambda: np.negative(call.input(0), out=call.output(0))
+
+    source = parser.parse_model(
+        """<ir_version: 10, opset_import: ["" : 18]>
+        g (float[4] x) => (float[4] y) { [kept] a = Neg(x) y = Neg(a) }"""
+    )
+    pipeline = open_over(source, Toy(table))
+    said = pipeline.explain()
+    assert said.data["plan"]["memory"]["cpu:0"]["resident_nbytes"] == 8192
+    assert said.data["plan"]["nodes"]["kept"]["resident_nbytes"] == 4096
+    assert "kept by kernels 8.0 KiB" in str(said)
+    pipeline.close()
