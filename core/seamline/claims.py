@@ -18,7 +18,7 @@ from seamline.constants import Constants
 from seamline.errors import ContractError
 from seamline.graph import Graph, Node
 from seamline.provider import Claim, NodeView, Provider, Refusal, view_of
-from seamline.shapes import CONTROL_FLOW, Infer, resolve_static
+from seamline.shapes import CONTROL_FLOW, Infer, Settled, resolve_static
 from seamline.tensors import OptionalType, SequenceType, ValueType
 
 __all__ = ["CORE", "Claims", "ask", "collect", "infer_with", "is_core"]
@@ -65,12 +65,15 @@ class Claims:
         Node name -> provider name -> answer, in the order of the providers.
     quarantined
         Providers that broke the contract while they were asked, and how.
+    settled
+        Nodes whose sized outputs need not be found again for each signature.
     """
 
     graph: Graph
     types: Mapping[str, ValueType | None] = attrs.field(repr=False)
     answers: Mapping[str, Mapping[str, Claim | Refusal]] = attrs.field(repr=False)
     quarantined: Mapping[str, ContractError]
+    settled: Mapping[str, Settled] = attrs.field(factory=dict, repr=False)
 
     def offers(self, node: str) -> Mapping[str, Claim]:
         """Give the claims for a node, by provider."""
@@ -122,7 +125,8 @@ def collect(
     """Collect claims and refusals; opens no device and allocates nothing."""
     known = (constants or Constants(graph)).get
     quarantined: dict[str, ContractError] = {}
-    types = resolve_static(graph, known, infer_with(providers, quarantined))
+    found = resolve_static(graph, known, infer_with(providers, quarantined))
+    types = found.types
     answers: dict[str, dict[str, Claim | Refusal]] = {}
     core = Claim(
         CORE, "the core decides it on the host", "the host decides what runs next"
@@ -148,7 +152,7 @@ def collect(
         for name, broken in quarantined.items():
             if isinstance(node_answers.get(name), Claim):
                 node_answers[name] = Refusal(f"quarantined: {broken}")
-    return Claims(graph, types, answers, quarantined)
+    return Claims(graph, types, answers, quarantined, found.settled)
 
 
 def ask(provider: Provider, view: NodeView) -> Claim | Refusal | ContractError:

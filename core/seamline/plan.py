@@ -61,7 +61,14 @@ def partition(
     """
     outside = constants.with_known(known or {})
     infer = infer_with(list(providers.values()))
-    found = resolve(region.graph, region.nodes, given, outside.get, infer)
+    found = resolve(
+        region.graph,
+        region.nodes,
+        given,
+        outside.get,
+        infer,
+        placement.claims.settled,
+    )
     together = constants.with_known({**(known or {}), **found.known})
     making = _Making(region, placement, providers, found.types, together, where or {})
     return making.plan()

@@ -44,7 +44,14 @@ from seamline.tensors import (
     numpy_dtype,
 )
 
-__all__ = ["CONTROL_FLOW", "Infer", "Resolved", "resolve", "resolve_static"]
+__all__ = [
+    "CONTROL_FLOW",
+    "Infer",
+    "Resolved",
+    "Settled",
+    "resolve",
+    "resolve_static",
+]
 
 CONTROL_FLOW = frozenset({"If", "Loop", "Scan"})
 #: Views: the output is the input's bytes, so a constant's view is a constant.
@@ -55,6 +62,20 @@ _lock = threading.RLock()
 #: Asks providers for the output types of an operator that ONNX does not define.
 Infer: TypeAlias = Callable[[NodeView], Sequence[ValueType | None] | None]
 Types: TypeAlias = dict[str, ValueType | None]
+
+
+@attrs.frozen
+class Settled:
+    """
+    The sized outputs of a node that were found before any feed.
+
+    They hold for every signature in which its inputs have these types, and the same ones
+    of them are known: nothing else goes into them.
+    """
+
+    inputs: tuple[ValueType | None, ...]
+    known: tuple[bool, ...]
+    outputs: tuple[ValueType | None, ...]
 
 
 @attrs.frozen(eq=False)
@@ -68,10 +89,13 @@ class Resolved:
         Type of every value seen; None where nothing is known.
     known
         Arrays of values that depend on sizes and constants alone.
+    settled
+        By node name, what need not be found again; filled before any feed.
     """
 
     types: Mapping[str, ValueType | None]
     known: Mapping[str, Array]
+    settled: Mapping[str, Settled] = attrs.field(factory=dict)
 
 
 def resolve(
@@ -80,6 +104,7 @@ def resolve(
     given: Mapping[str, ValueType | None],
     known: Callable[[str], Array | None],
     infer: Infer,
+    settled: Mapping[str, Settled] | None = None,
 ) -> Resolved:
     """
     Resolve nodes in order, from the types of the values that come from outside.
@@ -90,6 +115,8 @@ def resolve(
         Types of every outside value that the nodes read.
     known
         Arrays of outside values that are known: constants, and what was resolved before.
+    settled
+        What :func:`resolve_static` settled for the same model and constants.
 
     Raises
     ------
@@ -97,12 +124,13 @@ def resolve(
         A node's inputs cannot go together; names the node.
     """
     with _lock:
-        return _Resolution(graph, dict(given), known, infer).run(nodes)
+        resolution = _Resolution(graph, dict(given), known, infer)
+        return resolution.run(nodes, settled or {})
 
 
 def resolve_static(
     graph: Graph, known: Callable[[str], Array | None], infer: Infer
-) -> Mapping[str, ValueType | None]:
+) -> Resolved:
     """
     Give what is known of every value of the model, bodies included, before any feed.
 
@@ -111,8 +139,9 @@ def resolve_static(
     with _lock:
         given: Types = {name: graph.types.get(name) for name in graph.inputs}
         resolution = _Resolution(graph, given, known, infer)
-        resolution.deep(graph)
-        return resolution.types
+        settled: dict[str, Settled] = {}
+        resolution.deep(graph, settled)
+        return Resolved(resolution.types, resolution.known, settled)
 
 
 class _Resolution:
@@ -138,18 +167,43 @@ class _Resolution:
         self.infer = infer
         self._placed: set[str] = set()
 
-    def run(self, nodes: Iterable[Node]) -> Resolved:
+    def run(self, nodes: Iterable[Node], settled: Mapping[str, Settled]) -> Resolved:
         for node in nodes:
-            self.node(node)
+            before = settled.get(node.name)
+            if before is not None and self._holds(before, node):
+                self.types.update(zip(node.inputs, before.inputs, strict=True))
+                self.types.update(zip(node.outputs, before.outputs, strict=True))
+            else:
+                self.node(node)
         return Resolved(self.types, self.known)
 
-    def deep(self, graph: Graph) -> None:
+    def deep(self, graph: Graph, settled: dict[str, Settled]) -> None:
         """Resolve a graph and the bodies in it, each body before its owner's outputs."""
         for node in graph.nodes:
             for name, body in node.bodies.items():
                 self._enter(node, name, body)
-                self.deep(body)
-            self.node(node)
+                self.deep(body, settled)
+            carries = self.node(node)
+            outputs = tuple([self.types.get(name) for name in node.outputs])
+            if not carries and not node.bodies and all(map(_sized, outputs)):
+                inputs = tuple([self.types.get(name) for name in node.inputs])
+                given = tuple([self._is_known(name) for name in node.inputs])
+                settled[node.name] = Settled(inputs, given, outputs)
+
+    def _is_known(self, name: str) -> bool:
+        return name in self.known or self.outside(name) is not None
+
+    def _holds(self, before: Settled, node: Node) -> bool:
+        """Tell whether a node's inputs are what they were; constants unseen so far are."""
+        for name, kind, known in zip(
+            node.inputs, before.inputs, before.known, strict=True
+        ):
+            if name in self.types:
+                if self.types[name] != kind or self._is_known(name) is not known:
+                    return False
+            elif name and not known:
+                return False
+        return True
 
     def constant(self, name: str) -> Array | None:
         found = self.known.get(name)
@@ -157,7 +211,8 @@ class _Resolution:
 
     # -- one node ----------------------------------------------------------------------
 
-    def node(self, node: Node) -> None:
+    def node(self, node: Node) -> bool:
+        """Find a node's outputs; tell whether one carries values beside its type."""
         for name in node.inputs:
             if name and name not in self._placed:
                 self._place(name)
@@ -181,7 +236,7 @@ class _Resolution:
                 self._placed.add(name)
                 if index >= len(told) or self.types[name] != told[index]:
                     self._tell(self.graph.values[name], self.types[name])
-        self._learn(node)
+        return self._learn(node)
 
     def _provided(self, node: Node) -> list[ValueType | None]:
         """Ask whoever runs an operator that ONNX does not define; the library guesses."""
@@ -237,29 +292,32 @@ class _Resolution:
         more = infer_by_onnx(self.graph, node, self.types, self.constant)
         return refined(found, more)
 
-    def _learn(self, node: Node) -> None:
-        """Keep outputs that turned out to be known values."""
+    def _learn(self, node: Node) -> bool:
+        """Keep outputs that turned out to be known values; tell whether any seems so."""
         if len(node.writes) != 1 or node.bodies:
-            return
+            return True
         name = node.writes[0]
         kind = self.types.get(name)
         if not isinstance(kind, TensorType) or not kind.is_sized:
-            return
+            return True
         if node.op_type in _VIEWS and not node.domain:
             source = self.constant(node.inputs[0])
             if source is not None and source.size == np.prod(
                 kind.sizes, dtype=np.int64
             ):
                 self.known[name] = source.reshape(kind.sizes)
-                return
+                return True
         value = self.graph.values[name]
         data = self.context.get_symbolic_value(value) if len(kind.sizes) <= 1 else None
-        if data is None or not all(isinstance(item, int) for item in data):
-            return
+        if data is None:
+            return False
+        if not all(isinstance(item, int) for item in data):
+            return True
         if len(data) == np.prod(kind.sizes, dtype=np.int64):
             array = np.array(data, dtype=numpy_dtype(kind.dtype)).reshape(kind.sizes)
             array.flags.writeable = False
             self.known[name] = array
+        return True
 
     # -- between our types and the IR's ------------------------------------------------
 

@@ -8,6 +8,7 @@ fast, print well and go into JSON as they are. ONNX's own enumeration is met onl
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any, TypeAlias
 
@@ -95,7 +96,11 @@ def dtype_name(kind: ir.DataType | np.dtype[Any] | type | str) -> str:
     """
     if isinstance(kind, ir.DataType):
         return _ONNX[kind]
-    dtype = np.dtype(kind)
+    return _name_of(np.dtype(kind))
+
+
+@functools.cache  # NumPy makes up a dtype's name anew each time it is asked
+def _name_of(dtype: np.dtype[Any]) -> str:
     if dtype.kind in "OUS":
         return "string"
     if dtype.name not in _NUMPY:
