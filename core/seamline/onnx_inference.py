@@ -233,6 +233,9 @@ def value_type(kind: Any, shape: Shape | None) -> ValueType | None:
     """Give our type from onnx-ir's, and a shape if it is a tensor's."""
     if kind is None:
         return None
+    if type(kind) is ir.TensorType:  # isinstance is slow: these classes are protocols
+        known = kind.dtype != ir.DataType.UNDEFINED
+        return TensorType(dtype_name(kind.dtype), shape) if known else None
     if isinstance(kind, ir.SequenceType):
         return SequenceType(value_type(kind.elem_type, None))
     if isinstance(kind, ir.OptionalType):
