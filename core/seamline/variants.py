@@ -72,6 +72,10 @@ class Variants:
             found = self._made[fed] = self._make(fed, constants)
         return found
 
+    def all(self) -> tuple[Variant, ...]:
+        """Give the variants made so far."""
+        return tuple(self._made.values())
+
     def fed(self, feeds: Mapping[str, Any]) -> frozenset[str]:
         """Give the defaults that feeds replace."""
         return frozenset(name for name in self.graph.overridable if name in feeds)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from seamline import pipeline as pipeline_module
+from seamline import variants as variants_module
 from seamline.errors import SeamlineError
 from tests.core.toy_kernels import definitions_table
 from tests.core.toys import (
@@ -64,7 +64,7 @@ class Setting:
             self.hosts.append(CountedHost(self.calls))
             return self.hosts[-1]
 
-        monkeypatch.setattr(pipeline_module, "HostMemory", host)
+        monkeypatch.setattr(variants_module, "HostMemory", host)
         self.a = Toy(definitions_table("a"), calls=self.calls)
         self.far = Toy(definitions_table("far"), device=FAR, calls=self.calls)
         self.pipeline = None
@@ -137,7 +137,7 @@ def _no_more(now, before, setting):
 
 
 def _runners(opened):
-    todo = [opened.runner, *opened._overrides.values()]
+    todo = [made.runner for made in opened.variants.all()]
     while todo:
         runner = todo.pop()
         yield runner
