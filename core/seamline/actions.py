@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 import attrs
 import numpy as np
 
+from seamline.checked_calls import built, check_found
 from seamline.claims import infer_with
 from seamline.control_flow import CONTROL
 from seamline.errors import KernelError, SeamlineError
@@ -96,6 +97,7 @@ def _producing(program: Program, executable: Executable, step: Segment) -> Actio
                 segment=step.id,
                 node=step.nodes[0],
             )
+        check_found(found, step, program.plan.types)
         program.objects.update(found)
 
     return run
@@ -162,6 +164,7 @@ class _LateSized:
         found = sized.executable.run()
         objects = self.program.objects
         if found:
+            check_found(found, attrs.evolve(self.step, outputs=tuple(found)), types)
             objects.update(found)
         memory = self.program.engine.memories[self.step.device]
         for name in self.node.writes:
@@ -238,14 +241,11 @@ class _LateSized:
 
     def _build(self, types: Mapping[str, ValueType | None]) -> _Sized:
         program, step = self.program, self.step
-        provider = program.engine.providers[step.provider]
         memory = program.engine.memories[step.device]
         view = view_of(self.node, types, program.plan.known.get)
         opsets = program.plan.region.graph.opsets
         spec = SegmentSpec(step.id, (view,), step.inputs, step.outputs, opsets)
-        sized = _Sized(
-            provider.build(spec, program.engine.context(step.provider)), {}, []
-        )
+        sized = _Sized(built(program.engine, step.provider, spec), {}, [])
         try:
             places: dict[str, View] = {}
             on_host = program.plan.choices[self.node.name].claim.host_inputs

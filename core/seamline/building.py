@@ -17,7 +17,8 @@ from seamline.naming import bodies_of, check_no_shadowing, settle_names
 from seamline.ordering import sorted_nodes
 from seamline.scoping import resolve_scopes
 from seamline.sequence_map import expand_sequence_maps
-from seamline.tensors import TensorType, ValueType, dtype_name
+from seamline.signatures import check_signature
+from seamline.tensors import TensorType, ValueType, dtype_name, unheld
 from seamline.versions import OLDEST_OPSET, since_version
 
 __all__ = ["GraphBuilder", "build_graph"]
@@ -112,6 +113,9 @@ class GraphBuilder:
         """Give the nodes in the order of the file; Constants go to ``constants``."""
         nodes = []
         for source in graph:
+            self._since_version(source)
+            opset = self._opsets[source.domain]
+            check_signature(source, opset, self._file)
             for value in source.outputs:
                 if value.name:
                     self._note(value, own)
@@ -135,6 +139,10 @@ class GraphBuilder:
         own.add(name)
         self._values[name] = value
         if value.type is not None and (kind := value_type(value)) is not None:
+            if reason := unheld(kind):
+                raise ModelError(
+                    self._file, f"value {name!r}", f"its type is {kind}: {reason}"
+                )
             self._types[name] = kind
 
     def _initializer(self, value: ir.Value) -> ir.TensorProtocol:

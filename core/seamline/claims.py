@@ -19,7 +19,7 @@ from seamline.errors import ContractError
 from seamline.graph import Graph, Node
 from seamline.provider import Claim, NodeView, Provider, Refusal, view_of
 from seamline.shapes import CONTROL_FLOW, Infer, Settled, resolve_static
-from seamline.tensors import OptionalType, SequenceType, ValueType
+from seamline.tensors import OptionalType, SequenceType, TensorType, ValueType
 
 __all__ = ["CORE", "Claims", "ask", "collect", "infer_with", "is_core"]
 
@@ -98,7 +98,8 @@ def infer_with(
     """
     Ask providers in turn for the types of an operator that ONNX does not define.
 
-    One that raises is asked no further, and its error is kept in ``broken``.
+    One that raises, or gives no types, is asked no further, and its error is kept in
+    ``broken``.
     """
     kept = broken if broken is not None else {}
 
@@ -111,8 +112,15 @@ def infer_with(
             except Exception as error:
                 kept[provider.name] = _raised("infer", provider, node, error)
                 continue
-            if found is not None:
+            if found is None:
+                continue
+            if _are_types(found, node):
                 return found
+            kept[provider.name] = ContractError(
+                provider.name,
+                f"infer() gave {found!r} for node {node.name!r} "
+                f"({node.node.qualified_op}); it must give a type, or None, for each output",
+            )
         return None
 
     return infer
@@ -153,6 +161,13 @@ def collect(
             if isinstance(node_answers.get(name), Claim):
                 node_answers[name] = Refusal(f"quarantined: {broken}")
     return Claims(graph, types, answers, quarantined, found.settled)
+
+
+def _are_types(found: object, node: NodeView) -> bool:
+    if not isinstance(found, Sequence) or len(found) != len(node.outputs):
+        return False
+    kinds = TensorType | SequenceType | OptionalType | None
+    return all(isinstance(kind, kinds) for kind in found)
 
 
 def ask(provider: Provider, view: NodeView) -> Claim | Refusal | ContractError:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import attrs
 
+from seamline.checked_calls import close
 from seamline.discovery import discover
 from seamline.errors import ProviderError
 from seamline.observers import Observers
@@ -153,6 +154,6 @@ def _open(
     if known in providers:
         return
     provider = found.open(name, given)
-    stack.callback(provider.close)
+    stack.callback(close, provider)
     providers[known] = provider
     options[known] = getattr(provider, "options", dict(given))

@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeAlias
 import attrs
 import numpy as np
 
+from seamline.checked_calls import built
 from seamline.engine import Engine
 from seamline.errors import BuildError, RunError, SeamlineError
 from seamline.graph import Node
@@ -121,7 +122,7 @@ class Program:
         if array is not None:
             if device == HOST:
                 return array
-            return self.engine.upload(name, device, np.ascontiguousarray(array))
+            return self.engine.upload(name, device, np.asarray(array, order="C"))
         if self.outer is not None:
             return self.outer.view(name, device)
         raise KeyError(f"value {name!r} has no place on {device}")
@@ -265,9 +266,8 @@ def _build_segment(program: Program, step: Segment, nodes: Mapping[str, Node]) -
     if step.sizes_at_run and not choices[step.nodes[0]].claim.sizes_at_run:
         return  # built when its sizes are known, from what it reads
     spec = program.spec(step, nodes)
-    provider = program.engine.providers[step.provider]
     try:
-        executable = provider.build(spec, program.engine.context(step.provider))
+        executable = built(program.engine, step.provider, spec)
         program.defer(executable.close)
         program.executables[step.id] = executable
         program.bind(executable, spec, choices)

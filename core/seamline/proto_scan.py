@@ -60,6 +60,7 @@ def scan_proto(model: onnx.ModelProto, file: str, limits: LoadLimits) -> ProtoSc
         raise ModelError(
             file, "", "it has no graph, so it is cut off, or no ONNX model"
         )
+    _check_text([one.domain for one in model.opset_import], file, "its opset imports")
     stack: list[tuple[onnx.GraphProto, int]] = [(model.graph, 0)]
     for function in model.functions:
         _check_function(function, file)
@@ -77,7 +78,9 @@ def scan_proto(model: onnx.ModelProto, file: str, limits: LoadLimits) -> ProtoSc
 
 def _check_function(function: onnx.FunctionProto, file: str) -> None:
     where = f"function {function.domain}::{function.name}"
-    _check_text((function.name, function.domain, *function.output), file, where)
+    imports = [one.domain for one in function.opset_import]
+    texts = (function.name, function.domain, *imports, *function.output)
+    _check_text((*texts, *function.attribute), file, where)
     _check_names(function.input, (), function.node, file, where)
     given = {*function.input, *(out for n in function.node for out in n.output)}
     for name in function.output:

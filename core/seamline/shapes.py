@@ -42,6 +42,7 @@ from seamline.tensors import (
     ValueType,
     dtype_name,
     numpy_dtype,
+    unheld,
 )
 
 __all__ = [
@@ -233,6 +234,11 @@ class _Resolution:
             if name:
                 kind = found[index] if index < len(found) else None
                 self.types[name] = _merge(kind, self.graph.types.get(name))
+                if reason := unheld(self.types[name]):
+                    raise PlanError(
+                        f"node {node.name!r} ({node.qualified_op}): its output {name!r} "
+                        f"comes to {self.types[name]}: {reason}"
+                    )
                 self._placed.add(name)
                 if index >= len(told) or self.types[name] != told[index]:
                     self._tell(self.graph.values[name], self.types[name])

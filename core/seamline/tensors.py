@@ -40,6 +40,7 @@ __all__ = [
     "onnx_dtype",
     "ort_type",
     "type_of_array",
+    "unheld",
 ]
 
 Dim: TypeAlias = int | str | None  #: a size, a symbol, or unknown
@@ -76,6 +77,7 @@ _NUMPY: dict[str, np.dtype[Any]] = {
     name: np.dtype(object) if name == "string" else np.dtype(member.numpy())
     for member, name in _ONNX.items()
 }
+_RANK = 64
 # onnxruntime spells types after C++.
 _ORT_NAMES = {"float32": "float", "float64": "double", "bool": "bool"}
 
@@ -194,6 +196,29 @@ def nbytes_of(kind: TensorType) -> int:
     12
     """
     return math.prod(kind.sizes) * _NUMPY[kind.dtype].itemsize
+
+
+def unheld(kind: ValueType | None) -> str:
+    """
+    Say why no array can be of a type, or nothing; sizes that are not known are left out.
+
+    NumPy has up to 64 dimensions, and counts bytes in 63 bits, empty dimensions as one.
+
+    Examples
+    --------
+    >>> unheld(TensorType("float32", ("n", 2**62)))
+    'it would take more than 2**63 - 1 bytes'
+    """
+    if not isinstance(kind, TensorType) or kind.shape is None:
+        return ""
+    if len(kind.shape) > _RANK:
+        return f"it has {len(kind.shape)} dimensions; NumPy has up to {_RANK}"
+    known = [dim or 1 for dim in kind.shape if isinstance(dim, int)]
+    if any(dim < 0 for dim in known):
+        return "it has a negative size"
+    if math.prod(known) * _NUMPY[kind.dtype].itemsize >= 1 << 63:
+        return "it would take more than 2**63 - 1 bytes"
+    return ""
 
 
 def type_of_array(array: np.ndarray[Any, Any]) -> TensorType:

@@ -15,6 +15,7 @@ from typing import Any
 import attrs
 import numpy as np
 
+from seamline.checked_calls import memory_of
 from seamline.constants import Constants
 from seamline.engine import Engine
 from seamline.folding import Folding, fold
@@ -127,7 +128,7 @@ def _engine(
 ) -> Engine:
     memories: dict[Device, Memory] = {HOST: HostMemory()}
     for provider in opened.providers.values():
-        memory = provider.memory()
+        memory = memory_of(provider)
         if memory is not None:
             memories[provider.device] = memory
     return Engine(opened.providers, placement, constants, memories, capacity)

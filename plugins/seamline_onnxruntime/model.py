@@ -18,7 +18,14 @@ from seamline.errors import ContractError
 from seamline.provider import Array, NodeView, SegmentSpec
 from seamline.tensors import TensorType, ValueType, dtype_name, onnx_dtype
 
-__all__ = ["PACKED", "SegmentModel", "ir_version_for", "model_of", "value_info"]
+__all__ = [
+    "PACKED",
+    "SegmentModel",
+    "ir_version_for",
+    "model_of",
+    "name_all_pieces",
+    "value_info",
+]
 
 #: Types that ONNX packs several to a byte and that NumPy holds one to a byte.
 PACKED = frozenset({"int4", "uint4", "int2", "uint2", "float4_e2m1fn"})
@@ -123,7 +130,25 @@ def _types(nodes: tuple[NodeView, ...]) -> dict[str, ValueType | None]:
 def _named(node: NodeView) -> onnx.NodeProto:
     proto = node.to_proto()
     proto.name = node.name
+    name_all_pieces(node, proto)
     return proto
+
+
+def name_all_pieces(node: NodeView, proto: onnx.NodeProto) -> None:
+    """
+    Name the pieces of a ``Split`` that nobody reads.
+
+    onnxruntime 1.32 counts an output that is left out differently in different places,
+    and then finds too few for ``num_outputs`` or writes past the end. A name that nobody
+    reads costs one piece.
+    """
+    if node.op_type != "Split" or node.domain:
+        return
+    sizes = node.attributes.get("split", node.constant(1))
+    pieces = node.attributes.get("num_outputs", 0 if sizes is None else len(sizes))
+    proto.output.extend([""] * (int(pieces) - len(proto.output)))
+    for index, name in enumerate(proto.output):
+        proto.output[index] = name or f"{proto.name}/left out {index}"
 
 
 def _opsets(segment: SegmentSpec) -> dict[str, int]:

@@ -21,7 +21,7 @@ from onnx import helper
 
 from seamline.provider import NodeView
 from seamline.tensors import TensorType, ValueType, dtype_name, ort_type
-from seamline_onnxruntime.model import ir_version_for, value_info
+from seamline_onnxruntime.model import ir_version_for, name_all_pieces, value_info
 
 __all__ = ["Answer", "Trials", "has_own_kernel", "kernel_types", "reason_of"]
 
@@ -152,6 +152,7 @@ def _anonymous(node: NodeView) -> onnx.NodeProto:
     proto.name = "node"
     proto.input[:] = [f"in{i}" if name else "" for i, name in enumerate(proto.input)]
     proto.output[:] = [f"out{i}" if name else "" for i, name in enumerate(proto.output)]
+    name_all_pieces(node, proto)
     return proto
 
 

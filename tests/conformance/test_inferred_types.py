@@ -37,7 +37,7 @@ def untruth(kind, value):
 def untruths(case, *, values_known):
     graph = load(case.model)
     constants = Constants(graph)
-    inputs, outputs = case.data_sets[0]
+    inputs, outputs = case.data[0]
     fed = {p.name: as_held(v) for p, v in zip(case.model.graph.input, inputs, strict=False)}  # fmt: skip
     given = {
         name: type_of_array(v) if isinstance(v, np.ndarray) else graph.types.get(name)
@@ -54,10 +54,10 @@ def untruths(case, *, values_known):
         value = as_held(output)
         wrong = untruth(found.types.get(proto.name), value)
         if wrong:
-            yield f"{case.name}: {proto.name} is said to be {wrong}"
+            yield f"{case.id}: {proto.name} is said to be {wrong}"
         said = found.known.get(proto.name)
         if said is not None and not np.array_equal(said, value):
-            yield f"{case.name}: {proto.name} is said to hold {said}"
+            yield f"{case.id}: {proto.name} is said to hold {said}"
 
 
 @pytest.mark.parametrize("operator", by_operator())

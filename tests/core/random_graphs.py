@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hypothesis import strategies as st
+
 from seamline_testing.random_graphs import Case, cases, evaluate
 
 __all__ = ["Case", "cases", "evaluate", "masks"]

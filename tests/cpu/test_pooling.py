@@ -60,6 +60,9 @@ CASES = {
     "rounded_up": ((1, 2, 7, 8), {"kernel_shape": [3, 3], "strides": [2, 3], "ceil_mode": 1}),
     "rounded_up_and_padded": ((1, 1, 8, 8), {"kernel_shape": [3, 3], "strides": [3, 3], "pads": [1, 1, 1, 1], "ceil_mode": 1}),
     "large": ((1, 2, 9, 20), {"kernel_shape": [5, 13], "pads": [2, 6, 2, 6]}),
+    "rows_of_several_vectors": ((1, 2, 6, 83), {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]}),
+    "windows_that_begin_and_end_in_padding": ((1, 1, 4, 21), {"kernel_shape": [2, 2], "strides": [1, 1], "pads": [1, 1, 1, 1]}),
+    "whole_rows_of_less_than_a_vector": ((1, 3, 13, 7), {"kernel_shape": [7, 7]}),
     "one_axis": ((2, 3, 20), {"kernel_shape": [4], "strides": [3], "pads": [1, 2]}),
     "three_axes": ((1, 2, 4, 5, 6), {"kernel_shape": [2, 3, 2], "strides": [1, 2, 2]}),
 }  # fmt: skip

@@ -7,11 +7,15 @@ import pathlib
 import subprocess
 import sys
 import threading
+import timeit
 
+import numpy as np
 import pytest
 import threadpoolctl
+from onnx import helper
 
 import seamline_cpu
+from seamline.pipeline import Pipeline
 from seamline.provider import CONTRACT_VERSION, Provider
 from seamline_cpu import plugin
 from seamline_cpu.blas_threads import BlasThreads
@@ -59,37 +63,83 @@ def test_loading_the_plugin_imports_no_compiler():
     assert done.returncode == 0, done.stderr
 
 
-def test_blas_has_the_limit_inside_and_its_own_number_after():
+@pytest.fixture
+def limits():
+    """Make limits on BLAS that are closed in the end."""
+    made = []
+
+    def make(count):
+        made.append(BlasThreads(count))
+        return made[-1]
+
+    yield make
+    for limit in made:
+        limit.close()
+
+
+def test_the_limit_applied_last_holds_and_the_last_to_close_restores(limits):
     before = blas()
-    with BlasThreads(1) as limit:
-        assert blas() == {limit.count} == {1}
-        with BlasThreads(2):
-            assert blas() == {2}
+    one, three = limits(1), limits(3)
+    assert blas() == before
+    one.apply()
+    assert blas() == {one.count} == {1}
+    three.apply()
+    assert blas() == {3}
+    one.apply()
+    assert blas() == {1}
+    three.close()
+    three.close()
+    assert blas() == {1}
+    one.close()
     assert blas() == before
 
 
-def test_the_last_thread_to_leave_puts_the_number_back():
-    before, inside, leave, seen = blas(), threading.Event(), threading.Event(), []
-
-    def other():
-        with BlasThreads(1):
-            seen.append(blas())
-            inside.set()
-            assert leave.wait(10)
-
-    for _ in range(3):
-        inside.clear()
-        leave.clear()
-        thread = threading.Thread(target=other)
-        thread.start()
-        assert inside.wait(10)
-        with BlasThreads(1):
-            assert blas() == {1}
+def test_a_limit_that_others_changed_is_put_back(limits):
+    one = limits(1)
+    one.apply()
+    with threadpoolctl.threadpool_limits(2, user_api="blas"):
+        one.apply()
         assert blas() == {1}
-        leave.set()
-        thread.join()
-        assert blas() == before
-    assert seen == [{1}] * 3
+
+
+def test_any_thread_may_apply_a_limit(limits):
+    before, one, three = blas(), limits(1), limits(3)
+    three.apply()
+    thread = threading.Thread(target=one.apply)
+    thread.start()
+    thread.join()
+    assert blas() == {1}
+    one.close()
+    three.close()
+    assert blas() == before
+
+
+def test_a_limit_in_place_costs_less_than_a_microsecond(limits):
+    one = limits(1)
+    one.apply()
+    took = min(timeit.repeat(one.apply, number=100, repeat=100)) / 100
+    assert took < 1e-6
+
+
+def test_sessions_in_one_process_run_with_their_own_numbers():
+    before = blas()
+    nodes = [helper.make_node("MatMul", ["a", "a"], ["y"])]
+    info = [helper.make_tensor_value_info(n, 1, [4, 4]) for n in "ay"]
+    graph = helper.make_graph(nodes, "product", info[:1], info[1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    feeds = {"a": np.eye(4, dtype=np.float32)}
+    pipelines = [
+        Pipeline.open(model, providers=[("cpu", {"num_threads": n})]) for n in (1, 3)
+    ]
+    for _ in range(2):
+        for pipeline, number in zip(pipelines, (1, 3), strict=True):
+            pipeline.run(feeds)
+            assert blas() == {number}
+    pipelines[0].measure(feeds, runs=1)
+    assert blas() == {1}
+    for pipeline in pipelines:
+        pipeline.close()
+    assert blas() == before
 
 
 def test_a_limit_below_one_is_an_error():

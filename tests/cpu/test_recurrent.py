@@ -6,8 +6,9 @@ import numpy as np
 import onnxruntime as ort
 import pytest
 from onnx import helper
-from tests.node_cases import run_node
+from tests.node_cases import Kept, run_node, view_of_node
 
+from seamline.kernels import Call
 from seamline.provider import Refusal
 from seamline_cpu.kernels import TABLE
 
@@ -292,14 +293,66 @@ def test_an_unknown_activation_is_refused_by_name():
     assert "Swish" in str(answer)
 
 
+@pytest.mark.parametrize("op", GATES)
+@pytest.mark.parametrize("batch", [1, 5])
 @pytest.mark.parametrize("size", [1, 7, 8, 31, 128])
-def test_hidden_sizes_that_fill_no_strip(size):
-    given = drawn("LSTM", count=3, batch=1, size=size, optional="bhc")
-    wide = {k: None if v is None else v.astype(np.float64) for k, v in given.items()}
-    want = defined(
-        "LSTM", wide["x"], wide["w"], wide["r"], wide["b"], None, wide["h"], wide["c"]
-    )
-    want = [v.astype(np.float32) for v in want]
-    got = run_here("LSTM", given, want)
-    for g, v in zip(got, want, strict=True):
+def test_hidden_sizes_that_fill_no_panel(op, batch, size):
+    given = drawn(op, count=3, batch=batch, size=size, optional="bhc")
+    want = wanted(op, given)
+    for g, v in zip(run_here(op, given, want), want, strict=True):
         np.testing.assert_allclose(g, v, rtol=2e-5, atol=2e-5)
+
+
+def wanted(op, given, **kind):
+    """Give the definition's values for drawn inputs."""
+    wide = {k: None if v is None else v.astype(np.float64) for k, v in given.items()}
+    x, w, r, b, _, h, c, p = (wide[k] for k in ORDER)
+    values = defined(op, x, w, r, b, given["lens"], h, c, p, **kind)
+    return [v.astype(np.float32) for v in values[: 3 if op == "LSTM" else 2]]
+
+
+@pytest.mark.parametrize("linear", [0, 1])
+@pytest.mark.parametrize("op", GATES)
+@pytest.mark.parametrize("ways", [1, 2])
+@pytest.mark.parametrize(("batch", "threads"), [(3, 2), (7, 1), (13, 2), (13, 3)])
+def test_rows_shared_by_threads_end_each_at_its_own_length(
+    op, linear, ways, batch, threads
+):
+    """The rows fall into chunks of unequal sizes, with tiles that are not full."""
+    lens = RNG.integers(0, 5, batch)
+    given = drawn(
+        op, batch=batch, inputs=11, size=21, ways=ways, optional="bh", lens=lens
+    )
+    kind = {"linear": linear} if op == "GRU" else {}
+    want = wanted(op, given, backwards=(False, True)[:ways], **kind)
+    attributes = {"direction": "bidirectional"} if ways == 2 else {}
+    if linear and op == "GRU":
+        attributes["linear_before_reset"] = 1
+    for constant in ((), (1, 2, 3)):
+        node = node_of(op, given, **attributes)
+        inputs = [given[k] for k in ORDER[: len(node.input)]]
+        options = {"num_threads": threads}
+        got = run_node(TABLE, node, inputs, want, constant=constant, options=options)
+        for g, v in zip(got, want, strict=True):
+            np.testing.assert_allclose(g, v, rtol=2e-5, atol=2e-5)
+
+
+def test_weights_that_are_fed_may_change_between_runs():
+    """Those that are not constant are laid out anew before every run."""
+    first = drawn("GRU", batch=6, size=9)
+    given = [first[k] for k in ORDER[:6]]
+    node = node_of("GRU", first)
+    want = wanted("GRU", first)
+    later = {k: None if v is None else v * np.float32(0.5) for k, v in first.items()}
+    view = view_of_node(node, given, want, 22, ())
+    arrays = [None if x is None else x.copy() for x in given]
+    outputs = [np.empty_like(v) for v in want]
+    call = Call(view, tuple(arrays), tuple(outputs), Kept(), {"num_threads": 2})
+    run = TABLE.find(view).function(call)
+    for now in (first, later):
+        for array, key in zip(arrays, ORDER, strict=False):
+            if array is not None:
+                array[...] = now[key]
+        run()
+        for g, v in zip(outputs, wanted("GRU", now), strict=True):
+            np.testing.assert_allclose(g, v, rtol=2e-5, atol=2e-5)

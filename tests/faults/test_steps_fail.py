@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from seamline import variants as variants_module
-from seamline.errors import SeamlineError
+from seamline.errors import ContractError, SeamlineError
 from tests.core.toy_kernels import definitions_table
 from tests.core.toys import (
     FAR,
@@ -243,6 +243,8 @@ def test_the_last_of_several_closes_that_fails_leaves_the_others_closed(monkeypa
     setting.far.close = fail
     opened = setting.open(RUN, SPLIT)
     opened.run(FEEDS)
-    with pytest.raises(BrokenError, match="close"):
+    with pytest.raises(
+        ContractError, match=r"'far': close\(\) raised BrokenError: close"
+    ):
         opened.close()
     setting.assert_nothing_is_held()

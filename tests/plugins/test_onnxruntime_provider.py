@@ -12,6 +12,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from seamline.errors import BuildError, ContractError, KernelError, RecordingError
+from seamline.pipeline import Pipeline
 from seamline.provider import Claim, Executable, NodeView, Provider, Refusal
 from seamline.tensors import TensorType
 from tests.node_cases import Kept, view_of_node
@@ -421,3 +422,25 @@ def test_the_checker_accepts_the_models_that_it_makes(provider):
         + "g (float[2] x) => (float[2] y) <float[2] w = {1.0, 2.0}> { y = Add(x, w) }"
     )
     onnx.checker.check_model(model_of(spec).proto)
+
+
+@pytest.mark.parametrize(
+    ("asked", "wanted"), [("a,", [0, 1]), (",b", [2, 3]), ("a,,", [0, 1]), (",,c", [])]
+)
+def test_a_piece_of_a_split_may_be_left_out(asked, wanted):
+    names = asked.split(",")
+    node = helper.make_node("Split", ["x"], names, axis=0, num_outputs=len(names))
+    (name,) = filter(None, names)
+    graph = helper.make_graph(
+        [node],
+        "g",
+        [helper.make_tensor_value_info("x", 1, [4])],
+        [helper.make_tensor_value_info(name, 1, [len(wanted)])],
+    )
+    source = helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10
+    )
+    pipeline = Pipeline.open(source, providers=["onnxruntime"])
+    (got,) = pipeline.run({"x": np.arange(4, dtype=np.float32)})
+    pipeline.close()
+    np.testing.assert_array_equal(got, wanted)

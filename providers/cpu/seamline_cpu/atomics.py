@@ -23,6 +23,7 @@ __all__ = [
     "WORDS",
     "bytes_at",
     "doubles",
+    "fetch_add",
     "floats",
     "launch",
     "longs",
@@ -57,7 +58,7 @@ def _store(context: Any, address: Any, value: Any) -> Any:
 
 
 @native
-def _add(context: Any, address: Any, value: Any) -> Any:
+def fetch_add(context: Any, address: Any, value: Any) -> Any:
     """Add, and give the value before."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -149,7 +150,7 @@ def _help(control: int, ticket: int) -> None:
             return
         shares = (ticket >> 16) & 0xFFFF
         _call(_load(control + 128), _load(control + 136), share, shares)
-        _add(control + 64, 1)
+        fetch_add(control + 64, 1)
         ticket = (ticket & ~0xFFFF) | (share + 1)
 
 

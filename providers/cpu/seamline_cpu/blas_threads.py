@@ -2,74 +2,69 @@
 How many threads NumPy's BLAS may use while a segment runs.
 
 OpenBLAS starts as many threads as there are cores, whatever the provider was told. Its
-limit belongs to the process, so it is counted: the last to leave puts back what stood
-there when nobody was inside, and whoever enters in between with another number has it
-until then. Entering costs microseconds, for the libraries were looked up when the limit
-was made.
+number belongs to the process, so a limit is put in place before each run and stays: reading
+the number takes some 0.15 us, setting it over 1 us, which only a run after another limit's
+pays. The last limit to close puts back what stood there before the first was put in place.
+Two runs at the same moment share one number, the one put in place last.
 """
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, cast
 
 from threadpoolctl import ThreadpoolController
 
 __all__ = ["BlasThreads"]
 
+_Get = Callable[[], int]
+_Put = Callable[[int], object]
+
 
 class _Libraries:
-    """The BLAS libraries of this process, and what they were set to outside of runs."""
+    """The BLAS libraries of this process, and what they were set to outside of limits."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.inside = 0
+        self.holders = 0
         self.outside: list[int] = []
-        self.found: list[tuple[Callable[[], int], Callable[[int], object]]] | None = (
-            None
-        )
+        self._found: list[tuple[_Get, _Put]] | None = None
 
-    def look(self) -> None:
-        """Find the libraries that are loaded by now."""
+    def found(self) -> list[tuple[_Get, _Put]]:
+        """Give those that are loaded, looked up once: that takes milliseconds."""
         with self.lock:
-            if self.found is None:
+            if self._found is None:
                 controllers = ThreadpoolController().lib_controllers
-                self.found = [
-                    (c.get_num_threads, _setter(c))
+                self._found = [
+                    (_getter(c), _setter(c))
                     for c in controllers
                     if c.user_api == "blas"
                 ]
-
-    def enter(self, count: int) -> None:
-        with self.lock:
-            seen = [get() for get, _ in self.found or []]
-            if self.inside == 0:
-                self.outside = seen
-            self.inside += 1
-            self._set([count] * len(seen), seen)
-
-    def leave(self) -> None:
-        with self.lock:
-            self.inside -= 1
-            if self.inside == 0:
-                self._set(self.outside, [get() for get, _ in self.found or []])
-
-    def _set(self, wanted: list[int], seen: list[int]) -> None:
-        for (_, put), new, old in zip(self.found or [], wanted, seen, strict=True):
-            if new != old:
-                put(new)
+            return self._found
 
 
-def _setter(controller: Any) -> Callable[[int], object]:
-    # threadpoolctl lets only the first thread set OpenBLAS, and ignores the others; we
-    # count who is inside, so we may set it from any.
+def _getter(controller: Any) -> _Get:
+    """Give OpenBLAS' own function, which is eight times faster than threadpoolctl's."""
+    if controller.internal_api == "openblas":
+        # Called with the interpreter's lock held, for it only reads a number.
+        library = ctypes.PyDLL(controller.filepath)
+        for prefix in ("", "scipy_"):
+            for suffix in ("", "64_", "_64"):
+                name = f"{prefix}openblas_get_num_threads{suffix}"
+                function = getattr(library, name, None)
+                if function is not None:
+                    function.argtypes, function.restype = [], ctypes.c_int
+                    return cast("_Get", function)
+    return cast("_Get", controller.get_num_threads)
+
+
+def _setter(controller: Any) -> _Put:
+    # threadpoolctl lets only the first thread set OpenBLAS, and ignores the others; our
+    # limits say who they are, so any thread may set it.
     ignoring = controller.set_num_threads
-    return cast(
-        "Callable[[int], object]",
-        getattr(controller, "_real_set_num_threads", ignoring),
-    )
+    return cast("_Put", getattr(controller, "_real_set_num_threads", ignoring))
 
 
 _libraries = _Libraries()
@@ -77,7 +72,7 @@ _libraries = _Libraries()
 
 class BlasThreads:
     """
-    A limit that is made once and entered around every run.
+    A limit that is made once, put in place before every run, and closed.
 
     Parameters
     ----------
@@ -87,24 +82,43 @@ class BlasThreads:
     Examples
     --------
     >>> limit = BlasThreads(1)
-    >>> with limit:
-    ...     pass
+    >>> limit.apply()
+    >>> limit.close()
     """
 
     def __init__(self, count: int) -> None:
         if count < 1:
             raise ValueError(f"BLAS needs at least 1 thread, not {count}")
         self.count = count
-        _libraries.look()
+        self._found = _libraries.found()
+        self._holds = False
 
-    def __enter__(self) -> BlasThreads:
-        _libraries.enter(self.count)
-        return self
+    def apply(self) -> None:
+        """Have BLAS use this many threads from now on."""
+        for get, _ in self._found:
+            if get() != self.count:
+                self._put()
+                return
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        _libraries.leave()
+    def _put(self) -> None:
+        with _libraries.lock:
+            if not self._holds:
+                if _libraries.holders == 0:
+                    _libraries.outside = [get() for get, _ in self._found]
+                _libraries.holders += 1
+                self._holds = True
+            for _, put in self._found:
+                put(self.count)
+
+    def close(self) -> None:
+        """Put the process's own number back if no other limit is left; once is enough."""
+        with _libraries.lock:
+            if not self._holds:
+                return
+            self._holds = False
+            _libraries.holders -= 1
+            if _libraries.holders == 0:
+                for (_, put), number in zip(
+                    self._found, _libraries.outside, strict=True
+                ):
+                    put(number)

@@ -22,8 +22,10 @@ __all__ = [
     "ROWS",
     "copy_row",
     "dot_tile",
+    "dot_tile_onto",
     "tap_strip",
     "tap_tile",
+    "tap_tile_onto",
     "word_tile",
 ]
 
@@ -101,7 +103,9 @@ def _pair_sum(builder: Any, a: Any, b: Any, c: Any) -> Any:
     return builder.add(c, builder.add(builder.mul(*low), builder.mul(*high)))
 
 
-def _tile(element: Any, multiply: Any, *, tabled: bool = False) -> Any:
+def _tile(
+    element: Any, multiply: Any, *, tabled: bool = False, onto: bool = False
+) -> Any:
     """Emit a tile's code for a 32-bit element type and a multiply-accumulate."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -110,10 +114,13 @@ def _tile(element: Any, multiply: Any, *, tabled: bool = False) -> Any:
         width = 4 * LANES
         sums = [cgutils.alloca_once(builder, vector) for _ in range(2 * ROWS)]
         for row in range(ROWS):
-            first = _splat(
-                builder, _load(builder, bias, _constant(4 * row), element), vector
-            )
+            line = builder.add(out, builder.mul(pitch, _constant(row)))
             for column in range(2):
+                if onto:
+                    first = _load(builder, line, _constant(width * column), vector)
+                else:
+                    given = _load(builder, bias, _constant(4 * row), element)
+                    first = _splat(builder, given, vector)
                 builder.store(first, sums[2 * row + column])
         with cgutils.for_range(builder, depth) as loop:
             weights = builder.add(left, builder.mul(loop.index, _constant(4 * ROWS)))
@@ -154,6 +161,29 @@ def tap_tile(
 ) -> Any:
     """As :func:`dot_tile`, but row k of the right matrix lies ``offsets[k]`` bytes away."""
     return _tile(_F32, _multiply_add, tabled=True)
+
+
+@native
+def tap_tile_onto(
+    context: Any,
+    left: Any,
+    right: Any,
+    depth: Any,
+    bias: Any,
+    out: Any,
+    pitch: Any,
+    offsets: Any,
+) -> Any:
+    """As :func:`tap_tile`, but add to what ``out`` holds; ``bias`` is not read."""
+    return _tile(_F32, _multiply_add, tabled=True, onto=True)
+
+
+@native
+def dot_tile_onto(
+    context: Any, left: Any, right: Any, depth: Any, bias: Any, out: Any, pitch: Any
+) -> Any:
+    """As :func:`dot_tile`, but add to what ``out`` holds; ``bias`` is not read."""
+    return _tile(_F32, _multiply_add, onto=True)
 
 
 @native

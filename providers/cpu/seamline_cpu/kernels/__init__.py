@@ -19,6 +19,14 @@ from seamline_cpu.kernels import layer_normalization as layer_normalization
 from seamline_cpu.kernels import linear_attention as linear_attention
 from seamline_cpu.kernels import logic as logic
 from seamline_cpu.kernels import losses as losses
+from seamline_cpu.kernels import machine_learning as machine_learning
+from seamline_cpu.kernels import (
+    machine_learning_classifiers as machine_learning_classifiers,
+)
+from seamline_cpu.kernels import (
+    machine_learning_ensembles as machine_learning_ensembles,
+)
+from seamline_cpu.kernels import machine_learning_labels as machine_learning_labels
 from seamline_cpu.kernels import matmul as matmul
 from seamline_cpu.kernels import matmul_integer as matmul_integer
 from seamline_cpu.kernels import matmul_nbits as matmul_nbits
@@ -43,6 +51,7 @@ from seamline_cpu.kernels import softmax as softmax
 from seamline_cpu.kernels import sorting as sorting
 from seamline_cpu.kernels import strings as strings
 from seamline_cpu.kernels import suppression as suppression
+from seamline_cpu.kernels import training_steps as training_steps
 from seamline_cpu.kernels import transposing as transposing
 from seamline_cpu.table import TABLE
 

@@ -2,7 +2,7 @@
 Compiled loops over flat float32 arrays: ``loop(x, out, a, b)``.
 
 All have one signature, so each is compiled once, when a large array first needs it.
-``x`` and ``out`` must not overlap: the check that LLVM makes would leave the vector loop.
+``out`` may be ``x``, but they must not overlap otherwise.
 Choices are written so that a NaN is kept where the operator keeps it.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from seamline_cpu.kernels import float32_math as f32
-from seamline_cpu.kernels.rows import fused
+from seamline_cpu.kernels.rows import elementwise
 
 __all__ = [
     "celu",
@@ -44,49 +44,49 @@ _exp, _expm1, _erf = f32.exp, f32.expm1, f32.erf
 _sigmoid, _tanh, _log1p = f32.sigmoid, f32.tanh, f32.log1p_unit
 
 
-@fused
+@elementwise
 def exp(x: Any, out: Any, a: Any, b: Any) -> None:
     """Write e**x."""
     for i in range(x.size):
         out[i] = _exp(x[i])
 
 
-@fused
+@elementwise
 def erf(x: Any, out: Any, a: Any, b: Any) -> None:
     """Write the error function."""
     for i in range(x.size):
         out[i] = _erf(x[i])
 
 
-@fused
+@elementwise
 def tanh(x: Any, out: Any, a: Any, b: Any) -> None:
     """Write the hyperbolic tangent."""
     for i in range(x.size):
         out[i] = _tanh(x[i])
 
 
-@fused
+@elementwise
 def sigmoid(x: Any, out: Any, a: Any, b: Any) -> None:
     """Write 1 / (1 + e**-x)."""
     for i in range(x.size):
         out[i] = _sigmoid(x[i])
 
 
-@fused
+@elementwise
 def swish(x: Any, out: Any, a: Any, b: Any) -> None:
     """Write x times the sigmoid of a x."""
     for i in range(x.size):
         out[i] = x[i] * _sigmoid(a * x[i])
 
 
-@fused
+@elementwise
 def gelu(x: Any, out: Any, a: Any, b: Any) -> None:
     """Write x (1 + erf(x / sqrt 2)) / 2."""
     for i in range(x.size):
         out[i] = _HALF * x[i] * (_ONE + _erf(x[i] * _ROOT_HALF))
 
 
-@fused
+@elementwise
 def gelu_tanh(x: Any, out: Any, a: Any, b: Any) -> None:
     """Write x (1 + tanh(sqrt(2/pi) (x + 0.044715 x**3))) / 2."""
     for i in range(x.size):
@@ -95,7 +95,7 @@ def gelu_tanh(x: Any, out: Any, a: Any, b: Any) -> None:
         out[i] = _HALF * v * (_ONE + _tanh(inner))
 
 
-@fused
+@elementwise
 def clip(x: Any, out: Any, a: Any, b: Any) -> None:
     """Write min(b, max(a, x)); a NaN is kept."""
     for i in range(x.size):
@@ -104,14 +104,14 @@ def clip(x: Any, out: Any, a: Any, b: Any) -> None:
         out[i] = b if v > b else v
 
 
-@fused
+@elementwise
 def leaky_relu(x: Any, out: Any, a: Any, b: Any) -> None:
     """Write a x below 0, and x elsewhere."""
     for i in range(x.size):
         out[i] = a * x[i] if x[i] < _ZERO else x[i]
 
 
-@fused
+@elementwise
 def hard_sigmoid(x: Any, out: Any, a: Any, b: Any) -> None:
     """Write a x + b, kept within 0 and 1."""
     for i in range(x.size):
@@ -120,7 +120,7 @@ def hard_sigmoid(x: Any, out: Any, a: Any, b: Any) -> None:
         out[i] = _ONE if v > _ONE else v
 
 
-@fused
+@elementwise
 def hard_swish(x: Any, out: Any, a: Any, b: Any) -> None:
     """Write x times the hard sigmoid of x."""
     for i in range(x.size):
@@ -130,14 +130,14 @@ def hard_swish(x: Any, out: Any, a: Any, b: Any) -> None:
         out[i] = x[i] * v
 
 
-@fused
+@elementwise
 def elu(x: Any, out: Any, a: Any, b: Any) -> None:
     """Write a (e**x - 1) below 0, and x elsewhere."""
     for i in range(x.size):
         out[i] = a * _expm1(x[i]) if x[i] < _ZERO else x[i]
 
 
-@fused
+@elementwise
 def selu(x: Any, out: Any, a: Any, b: Any) -> None:
     """Write b a (e**x - 1) up to 0, and b x above."""
     for i in range(x.size):
@@ -145,7 +145,7 @@ def selu(x: Any, out: Any, a: Any, b: Any) -> None:
         out[i] = b * (a * _expm1(v)) if v <= _ZERO else b * v
 
 
-@fused
+@elementwise
 def celu(x: Any, out: Any, a: Any, b: Any) -> None:
     """Write max(0, x) + min(0, a (e**(x / a) - 1))."""
     for i in range(x.size):
@@ -155,7 +155,7 @@ def celu(x: Any, out: Any, a: Any, b: Any) -> None:
         out[i] = (_ZERO if v < _ZERO else v) + low
 
 
-@fused
+@elementwise
 def softplus(x: Any, out: Any, a: Any, b: Any) -> None:
     """Write ln(1 + e**x), as max(x, 0) + ln(1 + e**-|x|)."""
     for i in range(x.size):
@@ -163,7 +163,7 @@ def softplus(x: Any, out: Any, a: Any, b: Any) -> None:
         out[i] = (_ZERO if v < _ZERO else v) + _log1p(_exp(-abs(v)))
 
 
-@fused
+@elementwise
 def mish(x: Any, out: Any, a: Any, b: Any) -> None:
     """Write x tanh(ln(1 + e**x)), which is x n / (n + 2) with n = e**x (e**x + 2)."""
     for i in range(x.size):

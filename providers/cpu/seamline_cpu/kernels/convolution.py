@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import attrs
 import numpy as np
 
 from seamline.kernels import Call, Run
@@ -19,8 +20,16 @@ from seamline_cpu.kernels.convolution_dense import (
 from seamline_cpu.kernels.convolution_planes import (
     bind_planes,
     planes_bytes,
+    slab_of,
     suits_planes,
 )
+from seamline_cpu.kernels.convolution_pointwise import (
+    SLAB,
+    bind_pointwise,
+    pointwise_bytes,
+    suits_pointwise,
+)
+from seamline_cpu.kernels.convolution_tiles import pack_slabs
 from seamline_cpu.kernels.depthwise import (
     bind_depthwise,
     depthwise_bytes,
@@ -45,6 +54,8 @@ _HALVES = ("float16", "bfloat16")
 def _form(window: Window, channels: int, each: int) -> str:
     if suits_depthwise(window, channels, each):
         return "depthwise"
+    if suits_pointwise(window, channels):
+        return "pointwise"
     return "planes" if suits_planes(window) else "dense"
 
 
@@ -53,9 +64,11 @@ def float32_bytes(window: Window, channels: int, each: int, shares: int) -> int:
     form = _form(window, channels, each)
     if form == "depthwise":
         return depthwise_bytes(window, shares)
-    return (planes_bytes if form == "planes" else scratch_bytes)(
-        window, channels, shares
-    )
+    if form == "pointwise":
+        return pointwise_bytes(shares)
+    if form == "planes":
+        return planes_bytes(window, channels, each, shares)
+    return scratch_bytes(window, channels, shares)
 
 
 def bind_float32(
@@ -76,11 +89,21 @@ def bind_float32(
         )
         run = bind_depthwise(x, weights, plain, out, window, scratch, threads)
         return in_order(told, told_plain, run)
-    bound = bind_planes if form == "planes" else bind_dense
-    packed, told = _kept(call, 1, f"tiles/{groups}", lambda w: pack_weights(w, groups))
-    return in_order(
-        told, told_bias, bound(x, packed, bias, out, window, scratch, threads)
+    if form == "dense":
+        packed, told = _kept(
+            call, 1, f"tiles/{groups}", lambda w: pack_weights(w, groups)
+        )
+        run = bind_dense(x, packed, bias, out, window, scratch, threads)
+        return in_order(told, told_bias, run)
+    slab = SLAB if form == "pointwise" else slab_of(window, each)
+    packed, told = _kept(
+        call, 1, f"slabs/{groups}/{slab}", lambda w: pack_slabs(w, groups, slab)
     )
+    if form == "pointwise":
+        run = bind_pointwise(x, packed, bias, out, groups, scratch, threads)
+    else:
+        run = bind_planes(x, packed, bias, out, window, groups, scratch, threads)
+    return in_order(told, told_bias, run)
 
 
 def _flat(bias: _Array | None, count: int) -> _Array:
@@ -176,6 +199,16 @@ def _window(
     return window_of(view, x[2:], y[2:], w[2:])
 
 
+def _compact(window: Window) -> Window:
+    """Give three axes of which the last, along which vectors lie, is not of one pixel."""
+    wide = window.in_three()
+    last = (wide.sizes[2], wide.outs[2], wide.kernel[2])
+    if last != (1, 1, 1) or wide.begins[2] or wide.ends[2]:
+        return wide
+    fields = attrs.astuple(wide)
+    return Window(*[(depth, width, height) for depth, height, width in fields])
+
+
 def _workspace(view: NodeView) -> int:
     if not sized(view, 0, 1):
         return 0
@@ -184,7 +217,7 @@ def _workspace(view: NodeView) -> int:
     if kinds[0].dtype == "float64" or len(x) > 5:  # type: ignore[union-attr]
         return 0
     groups = view.attributes.get("group", 1)
-    window = _window(view, x, w, y).in_three()
+    window = _compact(_window(view, x, w, y))
     inner = float32_bytes(window, w[1], w[0] // groups, threads_here())
     return wide_bytes(kinds[0].dtype, x, y) + inner  # type: ignore[union-attr]
 
@@ -205,7 +238,7 @@ def conv(call: Call) -> Run:
         return _nothing
     if x.dtype == np.float64 or x.ndim > 5:
         return _by_numpy(call, window)
-    window = window.in_three()
+    window = _compact(window)
     groups = call.attr("group", 1)
     threads = max(threads_here(), call.options.get("num_threads") or 1)
     need = float32_bytes(window, w.shape[1], w.shape[0] // groups, threads)

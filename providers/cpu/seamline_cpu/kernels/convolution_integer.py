@@ -46,17 +46,17 @@ def _sizes(view: NodeView, weights: int) -> tuple[Window, int, int, int]:
 
 
 def _integer_bytes(view: NodeView) -> int:
-    if not sized(view, 0, 1):
-        return 0
-    window, channels, _, _ = _sizes(view, 1)
-    return scratch_bytes(window, channels, threads_here(), words=True)
+    return _sum_bytes(view, 1)[0] if sized(view, 0, 1) else 0
 
 
 def _linear_bytes(view: NodeView) -> int:
-    if not sized(view, 0, 3):
-        return 0
-    window, channels, _, size = _sizes(view, 3)
-    return 8 * size + 128 + scratch_bytes(window, channels, threads_here(), words=True)
+    return sum(_sum_bytes(view, 3)) + 128 if sized(view, 0, 3) else 0
+
+
+def _sum_bytes(view: NodeView, weights: int) -> tuple[int, int]:
+    """Give the scratch of the sums, and of the sums themselves with what scales them."""
+    window, channels, _, size = _sizes(view, weights)
+    return scratch_bytes(window, channels, threads_here(), words=True), 8 * size
 
 
 def _centred(w: _Array, zero: _Array | None) -> _Array:
@@ -99,16 +99,29 @@ def _packed(
 )
 def conv_integer(call: Call) -> Run:
     """Bind the sums; zero points are read in each run, as they may be computed."""
-    x, out = call.inputs[0], call.outputs[0]
+    out = call.outputs[0]
     if out.size == 0:
         return lambda: None
-    window, channels, groups, _ = _sizes(call.view, 1)
+    return _sums(call, out, scratch_of(call, _sum_bytes(call.view, 1)[0]), 1, None)
+
+
+def _sums(
+    call: Call, out: _Array, scratch: _Array, weights: int, bias: int | None
+) -> Run:
+    """Bind int32 sums; weights, their zero point and the bias may change between runs."""
+    window, _, groups, _ = _sizes(call.view, weights)
+    packed, lay = _packed(call, weights, weights + 2, groups)
+    given = None if bias is None else call.input(bias)
+    laid = pack_bias(given, out.shape[1], groups, np.int32)
+
+    def set_bias() -> None:
+        laid[...] = pack_bias(given, out.shape[1], groups, np.int32)
+
+    changing = bias is not None and given is not None and call.constant(bias) is None
     threads = min(call.options.get("num_threads") or 1, threads_here())
-    scratch = scratch_of(call, scratch_bytes(window, channels, threads, words=True))
-    packed, lay = _packed(call, 1, 3, groups)
-    bias = pack_bias(None, out.shape[1], groups, np.int32)
-    run = bind_dense(x, packed, bias, out, window, scratch, threads, call.input(2))
-    return in_order(lay, run)
+    x, zero = call.inputs[0], call.input(2)
+    run = bind_dense(x, packed, laid, out, window, scratch, threads, zero)
+    return in_order(lay, set_bias if changing else None, run)
 
 
 @TABLE.kernel(
@@ -121,28 +134,15 @@ def conv_integer(call: Call) -> Run:
 )
 def qlinear_conv(call: Call) -> Run:
     """Bind the sums, then scale, round half to even, shift and saturate."""
-    x, out = call.inputs[0], call.outputs[0]
+    out = call.outputs[0]
     if out.size == 0:
         return lambda: None
-    window, channels, groups, size = _sizes(call.view, 3)
-    threads = min(call.options.get("num_threads") or 1, threads_here())
-    inner = scratch_bytes(window, channels, threads, words=True)
-    scratch = scratch_of(call, 8 * size + 128 + inner)
-    sums = scratch[: 4 * size].view(np.int32).reshape(out.shape)
-    scaled = scratch[4 * size : 8 * size].view(np.float32).reshape(out.shape)
-    packed, lay = _packed(call, 3, 5, groups)
-    given = call.input(8)
-    bias = pack_bias(given, out.shape[1], groups, np.int32)
-
-    def set_bias() -> None:
-        bias[...] = pack_bias(given, out.shape[1], groups, np.int32)
-
-    run = bind_dense(
-        x, packed, bias, sums, window, scratch[8 * size :], threads, call.input(2)
-    )
-    changing = given is not None and call.constant(8) is None
+    inner, outer = _sum_bytes(call.view, 3)
+    scratch = scratch_of(call, outer + 128 + inner)
+    sums = scratch[: 4 * out.size].view(np.int32).reshape(out.shape)
+    scaled = scratch[4 * out.size : outer].view(np.float32).reshape(out.shape)
     return in_order(
-        lay, set_bias if changing else None, run, _rounding(call, sums, scaled)
+        _sums(call, sums, scratch[outer:], 3, 8), _rounding(call, sums, scaled)
     )
 
 

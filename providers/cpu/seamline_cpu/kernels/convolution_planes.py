@@ -2,8 +2,9 @@
 Convolution of windows larger than one pixel, float32: tiles read padded planes in place.
 
 Nothing is laid out per window position: a tile of weights runs over neighbouring pixels,
-and each tap is an offset into the planes of a block of rows, which stay in the
-second-level cache while every row tile of the weights passes over them.
+and each tap is an offset into the planes of a block of output rows. A unit of work is such
+a block and a run of row tiles. It goes over the channels in slabs, so small that what a
+panel of pixels sees stays in the first-level cache while every row tile passes over it.
 """
 
 from __future__ import annotations
@@ -13,103 +14,107 @@ from typing import Any
 
 import numpy as np
 
-from seamline_cpu.atomics import floats
+from seamline_cpu.atomics import fetch_add, floats
 from seamline_cpu.commands import bind, command
+from seamline_cpu.jit import jit
+from seamline_cpu.kernels.convolution_tiles import ZEROS, cut_tile, in_units
 from seamline_cpu.kernels.padded_planes import Planes, fill_planes, planes_of
 from seamline_cpu.kernels.windows import Window
-from seamline_cpu.tiles import COLUMNS, ROWS, tap_tile
+from seamline_cpu.tiles import COLUMNS, ROWS, tap_tile, tap_tile_onto
 
-__all__ = ["bind_planes", "planes_bytes", "suits_planes"]
+__all__ = ["bind_planes", "planes_bytes", "slab_of", "suits_planes"]
 
-_CACHE = 224 << 10
+_Array = np.ndarray[Any, Any]
+_CACHE = 112 << 10  # bytes of planes: weights pass through the second-level cache too
+_FEW_TILES = 8
+_TAPS_HELD = (288, 1152)  # of a slab, under few row tiles and under many
 _TILE = 4 * ROWS * COLUMNS
 
-(_X, _W, _B, _Y, _SCRATCH, _STRIDE, _BATCH, _GROUPS, _C, _OC, _H, _WIDTH, _OH, _OW, _SH,
- _SW, _PH, _PW, _ROWS, _HELD, _PITCH, _PLANE, _OFFSETS, _TAPS, _SPLITS, _FLAT) = range(26)  # fmt: skip
+(_X, _W, _B, _Y, _SCRATCH, _STRIDE, _IMAGES, _GROUPS, _C, _OC, _H, _WIDTH, _OH, _OW, _SH,
+ _SW, _PH, _PW, _ROWS, _HELD, _PITCH, _PLANE, _OFFSETS, _TAPS, _SPLITS, _FLAT, _SLAB,
+ _COUNTER) = range(28)  # fmt: skip
+
+
+@jit
+def _panel(a: Any, which: int, right: int, first: int, row: int, limit: int, column: int,
+           low: int, high: int, start: int, corner: int) -> None:  # fmt: skip
+    """Add one slab to a panel, which begins at a row and column of the block."""
+    pixels, width = a[_OH] * a[_OW], a[_OW]
+    tiles = (a[_OC] + ROWS - 1) // ROWS
+    group = which % a[_GROUPS]
+    deep = min(a[_SLAB], a[_C] - start) * a[_TAPS]
+    weights = a[_W] + (group * a[_C] + start) * a[_TAPS] * tiles * 4 * ROWS
+    biases = a[_B] + group * tiles * 4 * ROWS
+    onto = start > 0
+    for t in range(low, high):
+        left = weights + t * deep * 4 * ROWS
+        bias = corner + _TILE if onto else biases + t * 4 * ROWS
+        rows = min(ROWS, a[_OC] - t * ROWS)
+        out = a[_Y] + ((which * a[_OC] + t * ROWS) * pixels + first * width) * 4
+        if rows == ROWS and column + COLUMNS <= width:
+            to = out + (row * width + column) * 4
+            if onto:
+                tap_tile_onto(left, right, deep, bias, to, pixels * 4, a[_OFFSETS])
+            else:
+                tap_tile(left, right, deep, bias, to, pixels * 4, a[_OFFSETS])
+            continue
+        tap_tile(left, right, deep, bias, corner, 4 * COLUMNS, a[_OFFSETS])
+        begin, r, c = 0, row, column
+        while begin < COLUMNS and r < limit:
+            wide = min(COLUMNS - begin, width - c)
+            to = out + (r * width + c) * 4
+            cut_tile(corner + begin * 4, rows, wide, to, pixels * 4, onto)
+            begin += a[_PITCH] - c
+            r += 1
+            c = 0
+
+
+@jit
+def _slab(
+    a: Any, which: int, first: int, low: int, high: int, start: int, corner: int
+) -> None:
+    """Add one slab of channels to the tiles of a unit."""
+    base = corner + _TILE + ZEROS
+    for c in range(min(a[_SLAB], a[_C] - start)):
+        fill_planes(
+            a[_X] + (which * a[_C] + start + c) * a[_H] * a[_WIDTH] * 4,
+            base + c * a[_PLANE] * 4, a[_H], a[_WIDTH], a[_SH], a[_SW], a[_PH],
+            a[_PW], first, a[_HELD], a[_PITCH],
+        )  # fmt: skip
+    rows, pitch, width = min(a[_ROWS], a[_OH] - first), a[_PITCH], a[_OW]
+    if a[_FLAT] != 0:
+        for q in range(0, (rows - 1) * pitch + width, COLUMNS):
+            right, row = base + q * 4, q // pitch
+            _panel(
+                a, which, right, first, row, rows, q % pitch, low, high, start, corner
+            )
+        return
+    alone = a[_SLAB] >= a[_C] and width >= COLUMNS
+    for row in range(rows):
+        for q in range(0, width, COLUMNS):
+            # The last tile of a row overlaps the one before, unless sums are added to.
+            at = min(q, width - COLUMNS) if alone else q
+            right = base + (row * pitch + at) * 4
+            _panel(a, which, right, first, row, row + 1, at, low, high, start, corner)
 
 
 @command
-def _planes(a: Any, share: int, shares: int) -> None:  # noqa: C901 - flat loops
-    pixels = a[_OH] * a[_OW]
+def _planes(a: Any, share: int, shares: int) -> None:
     tiles = (a[_OC] + ROWS - 1) // ROWS
     blocks = (a[_OH] + a[_ROWS] - 1) // a[_ROWS]
-    units = a[_BATCH] * a[_GROUPS] * blocks * a[_SPLITS]
+    units = a[_IMAGES] * blocks * a[_SPLITS]
     corner = a[_SCRATCH] + share * a[_STRIDE]
-    base = corner + _TILE
-    held = np.int64(-1)
-    for unit in range(units * share // shares, units * (share + 1) // shares):
+    zeros = floats(corner + _TILE)
+    for i in range(ROWS):
+        zeros[i] = np.float32(0)
+    unit = fetch_add(a[_COUNTER], 1)
+    while unit < units:
         split, place = unit % a[_SPLITS], unit // a[_SPLITS]
-        block, which = place % blocks, place // blocks
-        group = which % a[_GROUPS]
-        first = block * a[_ROWS]
-        rows = min(a[_ROWS], a[_OH] - first)
-        if place != held:
-            for c in range(a[_C]):
-                fill_planes(
-                    a[_X] + (which * a[_C] + c) * a[_H] * a[_WIDTH] * 4,
-                    base + c * a[_PLANE] * 4, a[_H], a[_WIDTH], a[_SH], a[_SW], a[_PH],
-                    a[_PW], first, a[_HELD], a[_PITCH],
-                )  # fmt: skip
-            held = place
-        for t in range(tiles * split // a[_SPLITS], tiles * (split + 1) // a[_SPLITS]):
-            left = a[_W] + (group * tiles + t) * a[_TAPS] * 4 * ROWS
-            bias = a[_B] + (group * tiles + t) * 4 * ROWS
-            high = min(ROWS, a[_OC] - t * ROWS)
-            out = a[_Y] + ((which * a[_OC] + t * ROWS) * pixels + first * a[_OW]) * 4
-            if a[_FLAT] == 0:
-                for r in range(rows):
-                    q = 0
-                    while q < a[_OW]:
-                        # The last tile of a row overlaps the one before.
-                        q = min(q, max(0, a[_OW] - COLUMNS))
-                        right = base + (r * a[_PITCH] + q) * 4
-                        to = out + (r * a[_OW] + q) * 4
-                        if high == ROWS and a[_OW] >= COLUMNS:
-                            tap_tile(
-                                left, right, a[_TAPS], bias, to, pixels * 4, a[_OFFSETS]
-                            )
-                        else:
-                            wide = min(COLUMNS, a[_OW])
-                            tap_tile(
-                                left,
-                                right,
-                                a[_TAPS],
-                                bias,
-                                corner,
-                                4 * COLUMNS,
-                                a[_OFFSETS],
-                            )
-                            for m in range(high):
-                                source = floats(corner + m * 4 * COLUMNS)
-                                target = floats(to + m * pixels * 4)
-                                for i in range(wide):
-                                    target[i] = source[i]
-                        q += COLUMNS
-                continue
-            end = (rows - 1) * a[_PITCH] + a[_OW]
-            for q in range(0, end, COLUMNS):
-                row, column = q // a[_PITCH], q % a[_PITCH]
-                if high == ROWS and column + COLUMNS <= a[_OW]:
-                    to = out + (row * a[_OW] + column) * 4
-                    tap_tile(
-                        left, base + q * 4, a[_TAPS], bias, to, pixels * 4, a[_OFFSETS]
-                    )
-                    continue
-                tap_tile(
-                    left, base + q * 4, a[_TAPS], bias, corner, 4 * COLUMNS, a[_OFFSETS]
-                )
-                begin = 0
-                while begin < COLUMNS and row < rows:
-                    run = min(COLUMNS - begin, a[_PITCH] - column)
-                    wide = min(run, a[_OW] - column)
-                    for m in range(high):
-                        source = floats(corner + (m * COLUMNS + begin) * 4)
-                        target = floats(out + (m * pixels + row * a[_OW] + column) * 4)
-                        for i in range(wide):
-                            target[i] = source[i]
-                    begin += run
-                    row += 1
-                    column = 0
+        first = place % blocks * a[_ROWS]
+        low, high = tiles * split // a[_SPLITS], tiles * (split + 1) // a[_SPLITS]
+        for start in range(0, max(1, a[_C]), a[_SLAB]):
+            _slab(a, place // blocks, first, low, high, start, corner)
+        unit = fetch_add(a[_COUNTER], 1)
 
 
 def suits_planes(window: Window) -> bool:
@@ -119,43 +124,57 @@ def suits_planes(window: Window) -> bool:
     return flat and small and window.begins[0] == 0 and max(window.kernel) > 1
 
 
-def _chosen(window: Window, channels: int) -> Planes:
-    return planes_of(window, channels, _CACHE, 2)
+def slab_of(window: Window, each: int) -> int:
+    """Give how many channels make a slab, for ``each`` outputs in a group."""
+    # The planes of a stride are several times as large; long slabs would leave few rows.
+    long = each > _FEW_TILES * ROWS and window.strides[1] * window.strides[2] == 1
+    taps = _TAPS_HELD[long]
+    return max(1, taps // int(np.prod(window.kernel)))
 
 
-def planes_bytes(window: Window, channels: int, shares: int) -> int:
+def _chosen(window: Window, channels: int, each: int) -> Planes:
+    held = min(channels, slab_of(window, each))
+    return planes_of(window, held, _CACHE, max(1, window.outs[1] // 8))
+
+
+def planes_bytes(window: Window, channels: int, each: int, shares: int) -> int:
     """Give the bytes of scratch that ``shares`` shares need."""
-    return shares * (_TILE + _chosen(window, channels).stride * channels * 4) + 64
+    held = max(1, min(channels, slab_of(window, each)))
+    planes = _chosen(window, channels, each).stride * held * 4
+    return shares * (_TILE + ZEROS + planes) + 64
 
 
 def bind_planes(
-    x: np.ndarray[Any, Any],
-    packed: np.ndarray[Any, Any],
-    bias: np.ndarray[Any, Any],
-    out: np.ndarray[Any, Any],
+    x: _Array,
+    packed: _Array,
+    bias: _Array,
+    out: _Array,
     window: Window,
-    scratch: np.ndarray[Any, Any],
+    groups: int,
+    scratch: _Array,
     threads: int,
 ) -> Callable[[], None]:
-    """Bind a convolution over weights as ``pack_weights`` lays them out."""
-    groups, tiles = packed.shape[:2]
+    """Bind a convolution over weights in slabs of ``slab_of`` channels."""
     channels, count = x.shape[1] // groups, out.shape[1] // groups
-    planes = _chosen(window, channels)
-    offsets = planes.offsets(channels)
-    units = x.shape[0] * groups * -(-window.outs[1] // planes.rows)
-    shares = threads if out.size * offsets.size > 60_000 else 1
-    splits = 1 if units >= shares else min(tiles, -(-shares // max(1, units)))
+    planes, slab = _chosen(window, channels, count), slab_of(window, count)
+    taps = int(np.prod(window.kernel))
+    offsets = planes.offsets(min(channels, slab))
+    images, tiles = x.shape[0] * groups, -(-count // ROWS)
+    units = images * -(-window.outs[1] // planes.rows)
+    splits = max(1, min(tiles // 4, -(-8 // max(1, units))))
+    shares = threads if out.size * channels * taps > 60_000 else 1
     # A tile takes 6 cycles a tap; cutting one at the ends of rows some 100 more.
-    by_rows = -(-window.outs[2] // COLUMNS) * COLUMNS * 6 * offsets.size
-    in_one = planes.pitch * (6 * offsets.size + 100)
+    deep = max(1, offsets.size)
+    by_rows = -(-window.outs[2] // COLUMNS) * COLUMNS * 6 * deep
+    in_one = planes.pitch * (6 * deep + 100)
+    counter = np.zeros(8, np.int64)
     arguments = [
         x.ctypes.data, packed.ctypes.data, bias.ctypes.data, out.ctypes.data,
         scratch.ctypes.data + -scratch.ctypes.data % 64,
-        planes_bytes(window, channels, 1) - 64, x.shape[0], groups, channels, count,
+        planes_bytes(window, channels, count, 1) - 64, images, groups, channels, count,
         *window.sizes[1:], *window.outs[1:], *window.strides[1:], *window.begins[1:],
         planes.rows, planes.held, planes.pitch, planes.stride, offsets.ctypes.data,
-        offsets.size, splits, in_one < by_rows,
+        taps, splits, in_one < by_rows, slab, counter.ctypes.data,
     ]  # fmt: skip
-    return bind(
-        _planes, arguments, shares, keep=(x, packed, bias, out, scratch, offsets)
-    )
+    kept = (x, packed, bias, out, scratch, offsets, counter)
+    return in_units(bind(_planes, arguments, shares, keep=kept), counter)

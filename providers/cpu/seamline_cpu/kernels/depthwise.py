@@ -15,6 +15,7 @@ import numpy as np
 
 from seamline_cpu.atomics import floats
 from seamline_cpu.commands import bind, command
+from seamline_cpu.folds import copy_floats
 from seamline_cpu.kernels.padded_planes import Planes, fill_planes, planes_of
 from seamline_cpu.kernels.windows import Window
 from seamline_cpu.tiles import LANES, tap_strip
@@ -54,9 +55,7 @@ def _depthwise(a: Any, share: int, shares: int) -> None:
                 )
             out = a[_Y] + ((image * a[_OC] + m) * a[_OH] + first) * a[_OW] * 4
             for r in range(rows):
-                source, target = floats(line + r * a[_PITCH] * 4), floats(out)
-                for i in range(a[_OW]):
-                    target[i] = source[i]
+                copy_floats(line + r * a[_PITCH] * 4, out, a[_OW])
                 out += a[_OW] * 4
 
 

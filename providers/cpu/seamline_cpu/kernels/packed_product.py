@@ -28,6 +28,7 @@ __all__ = [
     "few_rows",
     "pack_left",
     "pack_panels",
+    "pack_rows",
     "packed",
     "packed_nbytes",
     "stacked",
@@ -43,8 +44,13 @@ SPARE = ROWS * COLUMNS + ROWS  # floats: a tile that is cut, and zeros to start 
 
 
 @jit
-def _pack_rows(a: Any, down: int, along: int, rows: int, depth: int, out: Any) -> None:
+def pack_rows(a: Any, down: int, along: int, rows: int, depth: int, out: Any) -> None:
     """Write up to ``ROWS`` rows of ``a`` as (depth, ROWS), zeros past the end."""
+    if rows >= ROWS and along == 1:
+        for k in range(depth):
+            for r in range(ROWS):  # unrolled: a run of neighbours is written
+                out[k * ROWS + r] = a[r * down + k]
+        return
     for r in range(ROWS):
         if r >= rows:
             for k in range(depth):
@@ -107,7 +113,7 @@ def _packed(a: Any, share: int, shares: int) -> None:
         stop = min(start + a[_STEP], end)
         for r in range(start, stop):
             source = floats(a[_A] + 4 * r * ROWS * a[_ACROSS])
-            _pack_rows(
+            pack_rows(
                 source,
                 a[_ACROSS],
                 1,
@@ -134,7 +140,7 @@ def _stacked(a: Any, share: int, shares: int) -> None:
     for i in range(count * share // shares, count * (share + 1) // shares):
         for r in range(rows):
             source = floats(a[_A] + 4 * (i * a[_A_0] + r * ROWS * a[_A_1]))
-            _pack_rows(
+            pack_rows(
                 source, a[_A_1], a[_A_2], m - r * ROWS, depth, floats(left + r * size)
             )
         for column in range(0, n, COLUMNS):
@@ -213,7 +219,7 @@ def _pack_panels(b: Any, down: int, along: int, n: int, depth: int, out: Any) ->
 def _pack_left(a: int, down: int, m: int, depth: int, out: int) -> None:
     for row in range(0, m, ROWS):
         target = floats(out + 4 * row * depth)
-        _pack_rows(floats(a + 4 * row * down), down, 1, m - row, depth, target)
+        pack_rows(floats(a + 4 * row * down), down, 1, m - row, depth, target)
 
 
 def pack_left(a: Array, out: Array) -> None:

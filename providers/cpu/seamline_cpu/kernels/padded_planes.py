@@ -15,11 +15,16 @@ import attrs
 import numpy as np
 
 from seamline_cpu.atomics import floats
+from seamline_cpu.folds import copy_every_other, copy_floats, zero_strip
 from seamline_cpu.jit import jit
 from seamline_cpu.kernels.windows import Window
+from seamline_cpu.tiles import LANES
 
 __all__ = ["Planes", "fill_planes", "planes_of"]
 
+_COMMON = (
+    16  # floats of padding, at most, that one row's end and the next's start share
+)
 _SLACK = 64  # floats that a strip of vectors may read past a plane's last pixel
 
 
@@ -75,6 +80,10 @@ def planes_of(window: Window, channels: int, cache: int, least_blocks: int) -> P
     height, width = window.outs[1:]
     halo = (kh - 1) * dh // sh
     pitch = width + (kw - 1) * dw // sw
+    if sw == 1:
+        # A row's right padding may be the next one's left padding.
+        left = window.begins[2]
+        pitch -= max(0, min(left, pitch - left - window.sizes[2], _COMMON))
     most = cache // (4 * sh * sw * pitch * max(1, channels)) - halo
     rows = max(1, min(most, height, -(-height // least_blocks)))
     rows = -(-height // -(-height // rows))  # blocks of one size
@@ -87,7 +96,7 @@ def planes_of(window: Window, channels: int, cache: int, least_blocks: int) -> P
 
 
 @jit
-def fill_planes(  # noqa: C901 - flat loops
+def fill_planes(
     source: int, target: int, height: int, width: int, sh: int, sw: int,
     top: int, left: int, first: int, held: int, pitch: int,
 ) -> None:  # fmt: skip
@@ -97,24 +106,23 @@ def fill_planes(  # noqa: C901 - flat loops
             begin = min(pitch, max(0, (left - right + sw - 1) // sw))
             end = min(pitch, max(begin, (width + left - right + sw - 1) // sw))
             for j in range(held):
-                to = floats(target)
+                here = target
                 target += pitch * 4
+                # What runs over the row's end is written anew with the next row.
+                zero_strip(here, (pitch + LANES - 1) // LANES)
                 h = (first + j) * sh + down - top
                 if h < 0 or h >= height:
-                    for i in range(pitch):
-                        to[i] = np.float32(0)
                     continue
-                row = floats(source + (h * width + right - left) * 4)
-                for i in range(begin):
-                    to[i] = np.float32(0)
+                at = source + (h * width + right - left) * 4
                 if sw == 1:
-                    for i in range(begin, end):
-                        to[i] = row[i]
-                elif sw == 2:
-                    for i in range(begin, end):
-                        to[i] = row[2 * i]
-                else:
-                    for i in range(begin, end):
-                        to[i] = row[sw * i]
-                for i in range(end, pitch):
-                    to[i] = np.float32(0)
+                    copy_floats(at + begin * 4, here + begin * 4, end - begin)
+                    continue
+                if sw == 2:
+                    copy_every_other(at + begin * 8, here + begin * 4, end - begin)
+                    continue
+                row, to = floats(at), floats(here)
+                for i in range(begin, end):
+                    to[i] = row[sw * i]
+    after = floats(target)
+    for i in range(_COMMON):
+        after[i] = np.float32(0)

@@ -144,7 +144,7 @@ class Formula:
     step
         The formula as NumPy calls, for float32 and float64 (integers where allowed).
     loop
-        ``loop(x, out, a, b)`` over flat float32 arrays that do not overlap; or None.
+        ``loop(x, out, a, b)`` over flat float32 arrays, apart or one and the same; or None.
     compiled_from
         Elements from which ``loop`` is used.
     spares
@@ -178,9 +178,9 @@ class Formula:
             # Another type of the same arguments would be compiled once more.
             single = np.zeros(0, np.float32)
             self.loop(single, single, np.float32(a), np.float32(b))
-        # LLVM's check for overlap sends an in-place call to the scalar loop.
-        apart = compiled and x.flags.behaved and not np.may_share_memory(x, out)
-        if apart and not half:
+        same = x.ctypes.data == out.ctypes.data
+        apart = same or not np.may_share_memory(x, out)
+        if compiled and not half and x.flags.behaved and apart:
             return functools.partial(self.loop, x, out, np.float32(a), np.float32(b))
         if not half and not compiled:
             return self._plain(x, out, a, b)

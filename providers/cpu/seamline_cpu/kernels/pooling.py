@@ -1,4 +1,4 @@
-"""MaxPool, AveragePool and LpPool: windows reduced in place, or by NumPy for rare forms."""
+"""MaxPool, AveragePool and LpPool: folds of float32 rows, or NumPy for rare forms."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import numpy as np
 
 from seamline.kernels import Call, Run
 from seamline.tensors import FLOATS
-from seamline_cpu.atomics import floats
-from seamline_cpu.commands import bind, command
+from seamline_cpu.kernels.pooling_rows import bind_pool
 from seamline_cpu.kernels.windows import Window, slide, window_of
 from seamline_cpu.table import TABLE
 
@@ -17,69 +16,12 @@ __all__: list[str] = []
 
 _Array = np.ndarray[Any, Any]
 
-(_X, _Y, _DIVISORS, _PLANES, _D, _H, _W, _OD, _OH, _OW, _KD, _KH, _KW, _SD, _SH, _SW, _DD,
- _DH, _DW, _PD, _PH, _PW) = range(22)  # fmt: skip
-
-
-@command
-def _pool(a: Any, share: int, shares: int) -> None:  # noqa: C901 - flat loops
-    """Reduce windows of float32: the largest, or the sum over a divisor where there are any."""
-    lines = a[_PLANES] * a[_OD] * a[_OH]
-    step, averages = a[_SW], a[_DIVISORS] != 0
-    for line in range(lines * share // shares, lines * (share + 1) // shares):
-        oh = line % a[_OH]
-        od = (line // a[_OH]) % a[_OD]
-        plane = line // (a[_OH] * a[_OD])
-        to = floats(a[_Y] + line * a[_OW] * 4)
-        for i in range(a[_OW]):
-            to[i] = np.float32(0) if averages else np.float32(-np.inf)
-        for kd in range(a[_KD]):
-            d = od * a[_SD] - a[_PD] + kd * a[_DD]
-            if d < 0 or d >= a[_D]:
-                continue
-            for kh in range(a[_KH]):
-                h = oh * a[_SH] - a[_PH] + kh * a[_DH]
-                if h < 0 or h >= a[_H]:
-                    continue
-                source = a[_X] + ((plane * a[_D] + d) * a[_H] + h) * a[_W] * 4
-                for kw in range(a[_KW]):
-                    shift = kw * a[_DW] - a[_PW]
-                    row = floats(source + shift * 4)
-                    begin = max(0, (-shift + step - 1) // step)
-                    end = min(a[_OW], (a[_W] - shift + step - 1) // step)
-                    if averages:
-                        for i in range(begin, end):
-                            to[i] += row[i * step]
-                    # A select, not a branch, or LLVM leaves the loop scalar.
-                    elif step == 1:
-                        for i in range(begin, end):
-                            v, m = row[i], to[i]
-                            to[i] = m if (m >= v) | (m != m) else v
-                    elif step == 2:
-                        for i in range(begin, end):
-                            v, m = row[2 * i], to[i]
-                            to[i] = m if (m >= v) | (m != m) else v
-                    else:
-                        for i in range(begin, end):
-                            v, m = row[i * step], to[i]
-                            to[i] = m if (m >= v) | (m != m) else v
-        if averages:
-            by = floats(a[_DIVISORS] + (od * a[_OH] + oh) * a[_OW] * 4)
-            for i in range(a[_OW]):
-                to[i] = to[i] / by[i]
-
 
 def _compiled(call: Call, window: Window, divisors: _Array | None) -> Run:
-    x, out = call.inputs[0], call.outputs[0]
-    wide = window.in_three()
-    arguments = [
-        x.ctypes.data, out.ctypes.data, 0 if divisors is None else divisors.ctypes.data,
-        x.shape[0] * x.shape[1], *wide.sizes, *wide.outs, *wide.kernel, *wide.strides,
-        *wide.dilations, *wide.begins,
-    ]  # fmt: skip
     threads = call.options.get("num_threads") or 1
-    shares = threads if out.size * int(np.prod(window.kernel)) > 100_000 else 1
-    return bind(_pool, arguments, shares, keep=(x, out, divisors))
+    return bind_pool(
+        call.inputs[0], call.outputs[0], window.in_three(), divisors, threads
+    )
 
 
 def _window(call: Call) -> Window:

@@ -17,7 +17,7 @@ from seamline_cpu.kernels.recurrent_cells import (
     rnn_cell,
     unknown_activation,
 )
-from seamline_cpu.kernels.recurrent_native import bind_lstm, suits_native
+from seamline_cpu.kernels.recurrent_native import bind_native, suits_native
 from seamline_cpu.table import TABLE
 
 __all__: list[str] = []
@@ -137,9 +137,9 @@ def _as(kind: Any, array: _Array | None, direction: int) -> _Array | None:
 
 @TABLE.kernel("LSTM", since=(7, 22), dtypes=FLOATS, when=unknown_activation)
 def lstm(call: Call) -> Run:
-    """Bind compiled steps for the usual form of small batches, else NumPy's."""
-    if call.inputs[0].size and suits_native(call):
-        return bind_lstm(call, _steps(call, 2))
+    """Bind compiled steps for the usual form, else NumPy's."""
+    if suits_native(call):
+        return bind_native(call, _steps(call, 2))
     r, peepholes = call.inputs[2], call.input(7)
     kind = np.float64 if r.dtype == np.float64 else np.float32
     count = r.shape[0]
@@ -156,7 +156,13 @@ def lstm(call: Call) -> Run:
 
 @TABLE.kernel("GRU", since=(7, 22), dtypes=FLOATS, when=unknown_activation)
 def gru(call: Call) -> Run:
-    """Bind the steps; the recurrence's bias stays apart, for it may be reset too."""
+    """
+    Bind compiled steps for the usual form, else NumPy's.
+
+    The recurrence's bias stays apart, for it may be reset too.
+    """
+    if suits_native(call):
+        return bind_native(call, _steps(call, 1))
     r, b = call.inputs[2], call.input(3)
     kind = np.float64 if r.dtype == np.float64 else np.float32
     count, size = r.shape[0], 3 * r.shape[2]
@@ -171,7 +177,9 @@ def gru(call: Call) -> Run:
 
 @TABLE.kernel("RNN", since=(7, 22), dtypes=FLOATS, when=unknown_activation)
 def rnn(call: Call) -> Run:
-    """Bind the steps of the plain recurrence."""
+    """Bind compiled steps of the plain recurrence, or NumPy's for other activations."""
+    if suits_native(call):
+        return bind_native(call, _steps(call, 1))
     r = call.inputs[2]
     kind = np.float64 if r.dtype == np.float64 else np.float32
     count, size = r.shape[0], r.shape[2]

@@ -1,162 +1,208 @@
 """
-LSTM with the usual activations, float32 and small batches: all steps in one command.
+LSTM, GRU and RNN with the usual activations, float32: bound to one compiled command.
 
-Each direction and each row of the batch is on its own, so they are the shares. The
-recurrence is a vector times a matrix; its weights lie in panels of one strip's width, so
-that a strip of gates stays in registers while the state passes over it.
+The inputs of all steps are multiplied by their weights first, in one product a direction;
+:mod:`seamline_cpu.kernels.recurrent_steps` then takes the rows through the steps.
 """
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import numpy as np
 
 from seamline.kernels import Call, Run
-from seamline_cpu.atomics import floats, longs
-from seamline_cpu.commands import bind, command
-from seamline_cpu.kernels.float32_math import sigmoid, tanh
-from seamline_cpu.tiles import LANES, tap_strip
+from seamline_cpu.commands import bind
+from seamline_cpu.kernels.packed_product import few_rows, pack_panels, packed
+from seamline_cpu.kernels.recurrent_steps import (
+    ARGUMENTS,
+    GRU,
+    GRU_LINEAR,
+    HEAD,
+    LSTM,
+    RNN,
+    STRIP,
+    TILED_ROWS,
+    walk,
+)
+from seamline_cpu.kernels.rows import threads_of
+from seamline_cpu.tiles import COLUMNS, ROWS
 
 if TYPE_CHECKING:
     from seamline_cpu.kernels.recurrent import Steps
 
-__all__ = ["bind_lstm", "suits_native"]
+__all__ = ["bind_native", "suits_native"]
 
 _Array = np.ndarray[Any, Any]
-_STRIP = 4 * LANES
-_MOST = 8  # rows of a batch above which BLAS, which reuses weights, is faster
-
-(_GATES, _R, _STATES, _Y, _LENGTHS, _SCRATCH, _STRIDE, _OFFSETS, _COUNT, _BATCH, _SIZE,
- _DIRECTIONS, _FIRST_BACK, _Y_TIME, _Y_WAY, _Y_ROW) = range(16)  # fmt: skip
-
-
-@command
-def _lstm(a: Any, share: int, shares: int) -> None:  # noqa: C901 - flat loops
-    size, batch, count = a[_SIZE], a[_BATCH], a[_COUNT]
-    panels = (4 * size + _STRIP - 1) // _STRIP
-    rows = a[_DIRECTIONS] * batch
-    gates_at = a[_SCRATCH] + share * a[_STRIDE]
-    g = floats(gates_at)
-    last = floats(gates_at + 3 * size * 4)
-    for row in range(rows * share // shares, rows * (share + 1) // shares):
-        way, b = row // batch, row % batch
-        back = way == 1 or a[_FIRST_BACK] != 0
-        h_at = a[_STATES] + row * size * 4
-        h, c = floats(h_at), floats(a[_STATES] + (rows + row) * size * 4)
-        weights = a[_R] + way * panels * size * _STRIP * 4
-        end = count
-        if a[_LENGTHS] != 0:
-            end = longs(a[_LENGTHS])[b]
-        for step in range(count):
-            t = count - 1 - step if back else step
-            y = floats(a[_Y] + (t * a[_Y_TIME] + way * a[_Y_WAY] + b * a[_Y_ROW]) * 4)
-            if t >= end:
-                if a[_Y] != 0:
-                    for j in range(size):
-                        y[j] = np.float32(0)
-                continue
-            for p in range(panels):
-                tap_strip(
-                    weights + p * size * _STRIP * 4, a[_OFFSETS], h_at, size,
-                    np.float32(0), gates_at + p * _STRIP * 4,
-                )  # fmt: skip
-            x = floats(a[_GATES] + ((way * count + t) * batch + b) * 4 * size * 4)
-            for j in range(3 * size):
-                g[j] = sigmoid(g[j] + x[j])
-            x_last = floats(
-                a[_GATES] + (((way * count + t) * batch + b) * 4 + 3) * size * 4
-            )
-            for j in range(size):
-                last[j] = tanh(last[j] + x_last[j])
-            keep = floats(gates_at + 2 * size * 4)
-            for j in range(size):
-                last[j] *= g[j]
-            for j in range(size):
-                c[j] = c[j] * keep[j] + last[j]
-            out = floats(gates_at + size * 4)
-            for j in range(size):
-                h[j] = tanh(c[j])
-            for j in range(size):
-                h[j] *= out[j]
-            if a[_Y] != 0:
-                for j in range(size):
-                    y[j] = h[j]
+_SHARED_FROM = 50_000  # multiply-adds of all steps from which more threads pay
+_USUAL = {
+    "LSTM": ["sigmoid", "tanh", "tanh"],
+    "GRU": ["sigmoid", "tanh"],
+    "RNN": ["tanh"],
+}
 
 
 def suits_native(call: Call) -> bool:
     """Tell whether a node has the form that the command computes."""
     names = [name.lower() for name in call.attr("activations") or ()]
-    batch = call.inputs[0].shape[0 if call.attr("layout", 0) else 1]
+    x, r = call.inputs[0], call.inputs[2]
+    peepholes = call.input(7) if len(call.inputs) > 7 else None
     return (
-        call.inputs[0].dtype == np.float32
-        and batch <= _MOST
-        and names in ([], ["sigmoid", "tanh", "tanh"] * call.inputs[2].shape[0])
-        and call.input(7) is None
+        x.dtype == np.float32
+        and 0 not in (*x.shape, r.shape[2])
+        and names in ([], _USUAL[call.view.op_type] * r.shape[0])
+        and peepholes is None
         and not call.attr("clip")
         and not call.attr("input_forget")
     )
 
 
-def _panels(r: _Array) -> _Array:
-    """Lay ``(D, 4 H, H)`` out as ``(D, panels, H, _STRIP)``; the last panel has zeros."""
+@attrs.frozen(eq=False)
+class _Form:
+    """
+    What the command does, and how its rows and weights are divided.
+
+    Attributes
+    ----------
+    parts
+        Rows of R that are multiplied at once; where GRU resets the state before its last
+        gate's product, that gate is apart.
+    chunks
+        Parts of the batch in each direction.
+    """
+
+    kind: int
+    parts: tuple[slice, slice]
+    chunks: int
+    shares: int
+    tiled: bool
+
+    @property
+    def width(self) -> int:
+        return COLUMNS if self.tiled else STRIP
+
+    def rows(self, batch: int) -> int:
+        """Give the rows of the largest chunk, whole tiles."""
+        return -(-batch // self.chunks // ROWS) * ROWS
+
+
+def _form(call: Call, steps: Steps) -> _Form:
+    count, batch = steps.x.shape[:2]
+    ways, gates, size = call.inputs[2].shape
+    linear = GRU_LINEAR if call.attr("linear_before_reset", 0) else GRU
+    kind = {"LSTM": LSTM, "GRU": linear, "RNN": RNN}[call.view.op_type]
+    cut = gates - size if kind == GRU else gates
+    large = count * batch * ways * gates * size >= _SHARED_FROM
+    threads = threads_of(call.options) if large else 1
+    chunks = 1 if ways % threads == 0 else min(batch, threads)
+    tiled = -(-batch // chunks) >= TILED_ROWS
+    shares = min(threads, ways * chunks)
+    return _Form(kind, (slice(0, cut), slice(cut, gates)), chunks, shares, tiled)
+
+
+def _panels(r: _Array, width: int) -> _Array:
+    """Lay ``(D, N, H)`` out as ``(D, panels, H, width)``; the last panel has zeros."""
     ways, rows, size = r.shape
-    count = -(-rows // _STRIP)
-    whole = np.zeros((ways, count * _STRIP, size), np.float32)
+    count = -(-rows // width)
+    whole = np.zeros((ways, count * width, size), np.float32)
     whole[:, :rows] = r
     return np.ascontiguousarray(
-        whole.reshape(ways, count, _STRIP, size).transpose(0, 1, 3, 2)
+        whole.reshape(ways, count, width, size).transpose(0, 1, 3, 2)
     )
 
 
-def _summed(b: _Array) -> _Array:
-    half = b.shape[1] // 2
-    return np.asarray(b[:, :half] + b[:, half:])
+def _biases(b: _Array | None, ways: int, gates: int, size: int, kind: int) -> _Array:
+    """
+    Give each direction's summed biases, and then all that GRU's reset scales; flat.
+
+    Only where the reset comes after the product is the last gate's own bias apart.
+    """
+    flat = np.zeros(ways * (gates + size), np.float32)
+    if b is not None:
+        summed = flat[: ways * gates].reshape(ways, gates)
+        summed[...] = b[:, :gates] + b[:, gates:]
+        if kind == GRU_LINEAR:
+            last = slice(gates - size, gates)
+            summed[:, last] = b[:, last]
+            flat[ways * gates :].reshape(ways, size)[...] = b[:, gates:][:, last]
+    return flat
 
 
-def bind_lstm(call: Call, steps: Steps) -> Run:
-    """Bind the product of the inputs and the command that walks the steps."""
-    w, r, b = call.inputs[1], call.inputs[2], call.input(3)
-    ways, size = r.shape[0], steps.size
-    count, batch = steps.x.shape[:2]
-    gates = np.empty((ways, count * batch, 4 * size), np.float32)
+@attrs.frozen(eq=False)
+class _Held:
+    """A value made of inputs: once if they are constant, else before every run."""
+
+    value: _Array
+    renew: Run | None
+
+    @classmethod
+    def of(cls, call: Call, index: int, tag: str, make: Callable[[], _Array]) -> _Held:
+        if call.constant(index) is not None:
+            return cls(call.resident(tag, {index}, make), None)
+        value = make()
+        if call.input(index) is None:
+            return cls(value, None)
+        return cls(value, lambda: np.copyto(value, make()))
+
+
+def _projection(call: Call, inputs: _Array, gates: _Array, threads: int) -> list[Run]:
+    """Bind ``gates[d] = inputs @ w[d].T`` for each direction."""
+    w = call.inputs[1]
+    if len(inputs) < TILED_ROWS and w.flags.c_contiguous:
+        return [
+            few_rows(inputs, m.T, y, threads) for m, y in zip(w, gates, strict=True)
+        ]
+    if call.constant(1) is None:
+        return [
+            functools.partial(np.matmul, inputs, m.T, y)
+            for m, y in zip(w, gates, strict=True)
+        ]
+    panels = call.resident("panels", {1}, lambda: [pack_panels(m.T) for m in w])
+    return [packed(inputs, m, y, threads) for m, y in zip(panels, gates, strict=True)]
+
+
+def bind_native(call: Call, steps: Steps) -> Run:
+    """Bind the products of the inputs and the command that walks the steps."""
+    r, b = call.inputs[2], call.input(3)
+    ways, wide, size = r.shape
+    count, batch, depth = steps.x.shape
+    form = _form(call, steps)
+    gates = np.empty((ways, count * batch, wide), np.float32)
     states = np.empty((2, ways, batch, size), np.float32)
-    packed = call.constant(2)
-    panels = (
-        np.array(_panels(r))
-        if packed is None
-        else call.resident(f"strips/{_STRIP}", {2}, lambda: _panels(packed))
-    )
-    turned = w.transpose(0, 2, 1)
-    flat = np.empty((count * batch, w.shape[2]), np.float32)
     straight = steps.x.flags.c_contiguous
-    inputs = steps.x.reshape(flat.shape) if straight else flat
-    known = call.constant(3)
-    bias = None if known is None else call.resident("sum", {3}, lambda: _summed(known))
+    inputs = (steps.x if straight else np.empty(steps.x.shape, np.float32)).reshape(
+        count * batch, depth
+    )
+    held = [
+        _Held.of(
+            call, 2, f"panels from {part.start} of {form.width}",
+            functools.partial(_panels, r[:, part], form.width),
+        )
+        for part in form.parts
+    ]  # fmt: skip
+    biases = functools.partial(_biases, b, ways, wide, size, form.kind)
+    held.append(_Held.of(call, 3, f"biases {form.kind}", biases))
     lengths = None if steps.lengths is None else np.empty(batch, np.int64)
-
-    def prepare() -> None:
-        if packed is None:
-            panels[...] = _panels(r)
-        if not straight:
-            flat.reshape(steps.x.shape)[...] = steps.x
-        if lengths is not None:
-            lengths[...] = steps.lengths  # pyright: ignore
-        for d in range(ways):
-            np.matmul(inputs, turned[d], out=gates[d])
-            if b is not None:
-                np.add(gates[d], (_summed(b) if bias is None else bias)[d], gates[d])
-        for state, start in zip(states, steps.initial, strict=True):
-            state[...] = 0 if start is None else start
-
-    walk = _bind_walk(call, steps, gates, states, panels, lengths)
+    before = [one.renew for one in held if one.renew is not None]
+    before += _projection(call, inputs, gates, threads_of(call.options))
+    taken = _bind_walk(steps, form, gates, states, [h.value for h in held], lengths)
     finals = [
-        (f, s) for f, s in zip(steps.outputs[1:], states, strict=True) if f is not None
+        (f, s) for f, s in zip(steps.outputs[1:], states, strict=False) if f is not None
     ]
 
     def run() -> None:
-        prepare()
-        walk()
+        if not straight:
+            inputs.reshape(steps.x.shape)[...] = steps.x
+        if lengths is not None:
+            lengths[...] = steps.lengths  # pyright: ignore
+        for state, start in zip(states, steps.initial, strict=False):
+            state[...] = 0 if start is None else start
+        for step in before:
+            step()
+        taken()
         for final, state in finals:
             final[...] = state
 
@@ -164,23 +210,25 @@ def bind_lstm(call: Call, steps: Steps) -> Run:
 
 
 def _bind_walk(
-    call: Call, steps: Steps, gates: _Array, states: _Array, panels: _Array,
+    steps: Steps, form: _Form, gates: _Array, states: _Array, held: list[_Array],
     lengths: _Array | None,
 ) -> Run:  # fmt: skip
+    first, last, biases = held
     count, batch = steps.x.shape[:2]
-    ways, size = panels.shape[0], steps.size
-    y = steps.outputs[0]
-    threads = call.options.get("num_threads") or 1
-    shares = min(threads, ways * batch) if count * size * size > 20_000 else 1
-    each = panels.shape[1] * _STRIP
-    scratch = np.empty((shares, each), np.float32)
-    offsets = np.arange(size, dtype=np.int64) * (4 * _STRIP)
-    where = [0, 0, 0] if y is None else [step // 4 for step in y.strides[:3]]
+    ways, size, wide, y = len(first), steps.size, gates.shape[2], steps.outputs[0]
+    bias, inner = np.split(biases, [ways * wide])
+    panels = [first.shape[1], last.shape[1]]
+    rows = form.rows(batch)
+    stride = rows * (sum(panels) * form.width + 2 * size) + HEAD
+    scratch = np.zeros((form.shares, stride), np.float32)
+    offsets = np.arange(size, dtype=np.int64) * (4 * STRIP)
+    arrays = [gates, bias, inner, states, y, lengths, scratch, offsets, first, last]
+    places = [0, 0, 0] if y is None else [step // 4 for step in y.strides[:3]]
     arguments = [
-        gates.ctypes.data, panels.ctypes.data, states.ctypes.data,
-        0 if y is None else y.ctypes.data, 0 if lengths is None else lengths.ctypes.data,
-        scratch.ctypes.data, each * 4, offsets.ctypes.data, count, batch, size, ways,
-        steps.backwards[0], *where,
+        *[0 if array is None else array.ctypes.data for array in arrays],
+        form.kind, count, batch, size, ways, form.chunks, form.tiled,
+        steps.backwards[0], 4 * stride, *panels, *places,
     ]  # fmt: skip
-    kept = (gates, panels, states, y, lengths, scratch, offsets)
-    return bind(_lstm, arguments, shares, keep=kept)
+    if len(arguments) != len(ARGUMENTS):
+        raise AssertionError(f"{len(arguments)} arguments for {len(ARGUMENTS)} places")
+    return bind(walk, arguments, form.shares, keep=arrays)

@@ -12,16 +12,19 @@ from typing import Any, TypeVar
 
 import numba
 import numpy as np
+from numba.core.compiler import Compiler
 from numba.np.numpy_support import carray
 
 from seamline.provider import Array
 from seamline_cpu.commands import Command, bind
-from seamline_cpu.jit import jit
+from seamline_cpu.jit import fused, jit
 from seamline_cpu.jit_cache import attach
 
 __all__ = [
     "bind_rows",
+    "elementwise",
     "exp_in_place",
+    "exp_of_row",
     "fused",
     "matrix",
     "max_of_row",
@@ -37,20 +40,13 @@ f4, i4 = np.float32, np.int32
 _SHARED_FROM = 16_384
 
 
-def _compiled(function: F, flags: set[str]) -> F:
-    made: Any = numba.njit(nogil=True, error_model="numpy", fastmath=flags)(function)
-    attach(made, function)
-    return made  # type: ignore[no-any-return]
-
-
-def fused(function: F) -> F:
-    """Compile as :func:`seamline_cpu.jit.jit` does, with fused multiply-adds."""
-    return _compiled(function, {"contract"})
-
-
 def sums(function: F) -> F:
     """Compile as :func:`fused` does, with sums that may be reordered."""
-    return _compiled(function, {"reassoc", "contract"})
+    made: Any = numba.njit(
+        nogil=True, error_model="numpy", fastmath={"reassoc", "contract"}
+    )(function)
+    attach(made, function)
+    return made  # type: ignore[no-any-return]
 
 
 def threads_of(options: Mapping[str, Any]) -> int:
@@ -74,6 +70,29 @@ def bind_rows(
     addresses = [array.ctypes.data for array in arrays]
     shares = min(threads, rows) if work >= _SHARED_FROM else 1
     return bind(what, [rows, n, *addresses], shares, keep=tuple(arrays))
+
+
+class _Apart(Compiler):  # type: ignore[misc]  # Numba has no types
+    """Numba's compiler, told that arrays do not overlap; no decorator's option says so."""
+
+    def define_pipelines(self) -> Any:
+        self.state.flags.noalias = True
+        return super().define_pipelines()
+
+
+def elementwise(function: F) -> F:
+    """
+    Compile as :func:`fused` does, for a loop over arrays of one length.
+
+    Its arrays are promised not to overlap, or else LLVM would check, and leave the vector
+    loop where an array is replaced in place. That is allowed all the same: a loop that
+    reads index i before it writes it, and touches nothing else, cannot tell.
+    """
+    made: Any = numba.njit(
+        nogil=True, error_model="numpy", fastmath={"contract"}, pipeline_class=_Apart
+    )(function)
+    attach(made, function)
+    return made  # type: ignore[no-any-return]
 
 
 @jit
@@ -100,28 +119,44 @@ def max_of_row(x: Any) -> Any:
 
 
 @fused
-def exp_in_place(y: Any) -> None:
+def _exp_to_one(v: Any) -> Any:
     """
-    Replace a row by its exponentials; for at most zero only, below 2**-126 zero.
+    Give the exponential of a number that is at most zero; below 2**-126 zero.
 
     Cephes' reduction and minimax polynomial: relative error under 2 ulp of the argument
     as rounded. Adding 1.5 * 2**23 rounds to a whole number, whose low bits then stand
     ready to be shifted into an exponent.
     """
+    t = v * f4(1.44269504) + f4(12582912.0)
+    n = t - f4(12582912.0)
+    r = (v - n * f4(0.693359375)) - n * f4(-2.12194440e-4)
+    p = f4(1.9875691500e-4)
+    p = p * r + f4(1.3981999507e-3)
+    p = p * r + f4(8.3334519073e-3)
+    p = p * r + f4(4.1665795894e-2)
+    p = p * r + f4(1.6666665459e-1)
+    p = p * r + f4(5.0000001201e-1)
+    p = p * (r * r) + (r + f4(1.0))
+    bits = i4(i4(f4(t).view(np.int32) << i4(23)) + i4(0x3F800000))
+    return f4(0.0) if v < f4(-87.33) else p * i4(bits).view(np.float32)
+
+
+@fused
+def exp_in_place(y: Any) -> None:
+    """Replace a row by its exponentials; for at most zero only, below 2**-126 zero."""
     for j in range(y.shape[0]):
-        v = y[j]
-        t = v * f4(1.44269504) + f4(12582912.0)
-        n = t - f4(12582912.0)
-        r = (v - n * f4(0.693359375)) - n * f4(-2.12194440e-4)
-        p = f4(1.9875691500e-4)
-        p = p * r + f4(1.3981999507e-3)
-        p = p * r + f4(8.3334519073e-3)
-        p = p * r + f4(4.1665795894e-2)
-        p = p * r + f4(1.6666665459e-1)
-        p = p * r + f4(5.0000001201e-1)
-        p = p * (r * r) + (r + f4(1.0))
-        bits = i4(i4(f4(t).view(np.int32) << i4(23)) + i4(0x3F800000))
-        y[j] = f4(0.0) if v < f4(-87.33) else p * i4(bits).view(np.float32)
+        y[j] = _exp_to_one(y[j])
+
+
+@sums
+def exp_of_row(x: Any, most: Any, out: Any) -> Any:
+    """Write ``exp(x - most)``, where ``most`` is the greatest, and give their sum."""
+    total = f4(0.0)
+    for j in range(x.shape[0]):
+        e = _exp_to_one(x[j] - most)
+        out[j] = e
+        total += e
+    return total
 
 
 @sums

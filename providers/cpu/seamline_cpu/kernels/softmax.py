@@ -18,6 +18,7 @@ from seamline_cpu.jit import jit
 from seamline_cpu.kernels.rows import (
     bind_rows,
     exp_in_place,
+    exp_of_row,
     matrix,
     max_of_row,
     sum_of_row,
@@ -29,6 +30,7 @@ __all__ = ["log_softmax_rows", "softmax_rows"]
 
 f4 = np.float32
 _BLOCK = 1024  # floats whose exponentials are made together
+_LONG = 64  # floats from which a row fills the registers by itself
 
 
 @jit
@@ -51,6 +53,14 @@ def _softmax_block(x: Any, y: Any, held: Any, flat: Any) -> None:
             y[i, j] = held[i, j] * scale
 
 
+@jit
+def _softmax_row(x: Any, y: Any) -> None:
+    """Write softmax of a row that is long enough by itself; ``y`` may not be ``x``."""
+    scale = f4(1.0) / exp_of_row(x, max_of_row(x), y)
+    for j in range(x.shape[0]):
+        y[j] *= scale
+
+
 @command
 def _softmax_rows(a: Any, share: int, shares: int) -> None:
     """Arguments: rows, n, addresses of x, y, and scratch for each share."""
@@ -58,6 +68,17 @@ def _softmax_rows(a: Any, share: int, shares: int) -> None:
     first, end = rows * share // shares, rows * (share + 1) // shares
     step = max(1, _BLOCK // n)
     scratch = floats(a[4] + 4 * share * step * n)
+    if n >= _LONG:
+        held = matrix(scratch, 1, n)[0]
+        x, y = matrix(floats(a[2]), rows, n), matrix(floats(a[3]), rows, n)
+        for i in range(first, end):
+            if a[2] != a[3]:
+                _softmax_row(x[i], y[i])
+            else:
+                _softmax_row(x[i], held)
+                for j in range(n):
+                    y[i, j] = held[j]
+        return
     for start in range(first, end, step):
         count, shift = min(step, end - start), 4 * n * start
         x, y = (
@@ -76,14 +97,15 @@ def _log_softmax_rows(a: Any, share: int, shares: int) -> None:
     scratch = matrix(floats(a[4]), shares, n)[share]
     for i in range(rows * share // shares, rows * (share + 1) // shares):
         most = max_of_row(x[i])
-        for j in range(n):
-            scratch[j] = x[i, j] - most
-        exp_in_place(scratch)
-        low = f4(np.log(sum_of_row(scratch)))
-        for j in range(n):
-            scratch[j] = x[i, j]
-        for j in range(n):
-            y[i, j] = (scratch[j] - most) - low
+        low = f4(np.log(exp_of_row(x[i], most, scratch)))
+        if a[2] != a[3]:
+            for j in range(n):
+                y[i, j] = (x[i, j] - most) - low
+        else:
+            for j in range(n):
+                scratch[j] = x[i, j]
+            for j in range(n):
+                y[i, j] = (scratch[j] - most) - low
 
 
 def softmax_rows(x: Array, y: Array, threads: int) -> Run:

@@ -1,0 +1,140 @@
+"""The provider ``twin``: a device's contract on any machine, with faults on request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from seamline.answers import Claim, NodeView, Refusal
+from seamline.errors import BuildError, ContractError
+from seamline.kernel import Kernel
+from seamline.kernels import KernelProvider
+from seamline.provider import BuildContext, Device, Executable, Memory, SegmentSpec
+from seamline.tensors import ValueType
+from seamline_testing.twin.faults import Faults, InjectedError, Step
+from seamline_testing.twin.kernels import claim_of, host_table, kernel_for
+from seamline_testing.twin.machine import Machine
+from seamline_testing.twin.memory import TwinMemory
+from seamline_testing.twin.own_operators import own_table
+from seamline_testing.twin.segment import TwinSegment
+
+__all__ = ["DEVICE", "Twin"]
+
+DEVICE = Device("twin", 0)
+
+
+class Twin(KernelProvider):
+    """
+    A provider whose device is simulated.
+
+    Parameters
+    ----------
+    options
+        Those of :mod:`seamline_testing.twin.plugin`, validated.
+    faults
+        What goes wrong; read from ``options["faults"]`` where left out.
+
+    Attributes
+    ----------
+    open_segments
+        Segments that were built and not closed.
+    left
+        Bytes that callers had not given back when the provider was closed.
+    """
+
+    captures = True
+
+    def __init__(
+        self, options: Mapping[str, Any] | None = None, faults: Faults | None = None
+    ) -> None:
+        chosen = dict(options or {})
+        text = str(chosen.get("faults", ""))
+        self.faults = faults if faults is not None else Faults.parse(text)
+        self.faults.check(Step.CREATE_PROVIDER)
+        self._host = host_table(str(chosen.get("kernels", "cpu")))
+        self.machine = Machine(
+            DEVICE,
+            self.faults,
+            float(chosen.get("copy_delay", 0.0)),
+            float(chosen.get("deadline", 10.0)),
+            limit=int(chosen.get("memory_limit", 0)) or None,
+        )
+        self._memory = TwinMemory(self.machine)
+        super().__init__(own_table(self._memory, self.machine.synchronize), chosen, device=DEVICE)  # fmt: skip
+        self.open_segments = 0
+        self.left = 0
+        self._closed = False
+
+    def claim(self, node: NodeView) -> Claim | Refusal:
+        """Offer what the device has; see :mod:`seamline_testing.twin.kernels`."""
+        if self.faults.check(Step.CLAIM):
+            return 42  # type: ignore[return-value]
+        kernel = kernel_for(node, self._host, self.table)
+        return kernel if isinstance(kernel, Refusal) else claim_of(kernel, node)
+
+    def infer(self, node: NodeView) -> Sequence[ValueType | None] | None:
+        """Give types of the twin's own operators."""
+        if self.faults.check(Step.INFER):
+            return "types"  # type: ignore[return-value]
+        return self.table.inferred(node)
+
+    def memory(self) -> Memory | None:
+        """Give the device's memory, always the same."""
+        if self.faults.check(Step.MEMORY):
+            return 42  # type: ignore[return-value]
+        return self._memory
+
+    def build(self, segment: SegmentSpec, context: BuildContext) -> Executable:
+        """Find every node's kernel; binding makes it."""
+        if self._may_build(segment):
+            return object()  # type: ignore[return-value]
+        self.machine.usable()
+        kernels: list[Kernel] = []
+        for node in segment.nodes:
+            kernel = kernel_for(node, self._host, self.table)
+            if isinstance(kernel, Refusal):
+                raise ContractError(self.name, f"asked to build {node.node}: {kernel}")
+            kernels.append(kernel)
+        self.open_segments += 1
+        # One thread: a stream is one; a pool of the host's would outlive the device.
+        return _Counted(
+            self.name, segment, kernels, context, {"num_threads": 1},
+            machine=self.machine, memory=self._memory, owner=self,
+        )  # fmt: skip
+
+    def _may_build(self, segment: SegmentSpec) -> bool:
+        try:
+            return self.faults.check(Step.BUILD)
+        except InjectedError as error:
+            raise BuildError(
+                str(error),
+                provider=self.name,
+                segment=segment.name,
+                node=segment.nodes[0].name,
+            ) from error
+
+    def close(self) -> None:
+        """End the streams and give every page back; a second call does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        self.left = self._memory.gauges().content
+        self.machine.close()
+        self.faults.check(Step.CLOSE)
+
+
+@attrs.define(eq=False)
+class _Counted(TwinSegment):
+    """A segment that its provider counts while it is open."""
+
+    owner: Twin = attrs.field(kw_only=True)
+    _is_open: bool = attrs.field(default=True, init=False)
+
+    def close(self) -> None:
+        """Close, and be counted once."""
+        super().close()
+        if self._is_open:
+            self._is_open = False
+            self.owner.open_segments -= 1

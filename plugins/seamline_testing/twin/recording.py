@@ -1,0 +1,139 @@
+"""
+A recorded segment: its launches, and everything that must still hold when it is replayed.
+
+What a recording holds is addresses. Pages exchanged under them are fine, and are how a
+cache grows under a recording: the replay reads and writes the new pages. What is refused,
+with the reason, is an address that is no longer mapped, a buffer that was closed (its
+address may be another's by now), a segment that was bound elsewhere since, and a host
+input whose value has changed, since launches keep the values that they were made with.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+import attrs
+
+from seamline.errors import RecordingError
+from seamline_testing.twin.faults import How, InjectedError, Step
+from seamline_testing.twin.host_virtual_memory import VirtualMemoryError
+from seamline_testing.twin.memory import TwinView
+from seamline_testing.twin.streams import Operation
+
+if TYPE_CHECKING:
+    from seamline_testing.twin.segment import TwinSegment
+
+__all__ = ["TwinRecording"]
+
+
+@attrs.define(eq=False)
+class TwinRecording:
+    """
+    Implements :class:`~seamline.provider.Recording`.
+
+    Attributes
+    ----------
+    replays
+        Replays that ended well.
+    """
+
+    segment: TwinSegment
+    operations: tuple[Operation, ...]
+    views: dict[str, TwinView]
+    binding: int
+    host: dict[str, bytes]
+    serials: dict[str, tuple[int, ...]]
+    replays: int = 0
+    _open: bool = True
+
+    @classmethod
+    def of(
+        cls, segment: TwinSegment, operations: tuple[Operation, ...]
+    ) -> TwinRecording:
+        """Keep what was recorded, and what it rests on."""
+        views = dict(segment.bound)
+        host = {name: copy.tobytes() for name, _, copy in segment.host}
+        made = cls(segment, operations, views, segment.binding, host, {})
+        made.serials = {name: made._serials(name, view) for name, view in views.items()}
+        return made
+
+    def replay(self) -> None:
+        """
+        Run what was recorded, again, over what lies at its addresses now.
+
+        Raises
+        ------
+        RecordingError
+            Something that it rests on no longer holds; nothing was run.
+        KernelError
+            A kernel failed; names the node.
+        """
+        segment, machine = self.segment, self.segment.machine
+        with segment.taken():
+            machine.legal("replays a recording")
+            self._check()
+            how = machine.faults.meet(Step.REPLAY)
+            whole = Operation(
+                f"replay of {segment.spec.name!r}",
+                lambda: self._perform(how, whole.number),
+                hangs=how is How.HANG,
+                named=self._named,
+            )
+            machine.submit(machine.compute, whole)
+            machine.synchronize()
+            self.replays += 1
+
+    def remapped(self) -> tuple[str, ...]:
+        """Name the values whose pages are others than when they were recorded."""
+        return tuple(
+            name
+            for name, view in self.views.items()
+            if self._serials(name, view)[: len(self.serials[name])]
+            != self.serials[name]
+        )
+
+    def close(self) -> None:
+        """Forget it; a second call does nothing."""
+        self._open = False
+        self.operations = ()
+
+    # -- on the stream -------------------------------------------------------------------
+
+    def _perform(self, how: How | None, number: int) -> None:
+        if how is How.FAIL:
+            number = self.segment.machine.faults.counts[Step.REPLAY]
+            raise InjectedError(f"replay number {number} was made to fail")
+        for operation in self.operations:
+            try:
+                self.segment.machine.perform(operation, number)
+            except Exception as error:
+                raise operation.named(error) from error
+
+    def _named(self, error: BaseException) -> BaseException:
+        return self.segment.named(self.segment.spec.nodes[0], error)
+
+    # -- what must hold ------------------------------------------------------------------
+
+    def _check(self) -> None:
+        if not self._open:
+            self._refuse("it is closed")
+        if self.segment.binding != self.binding:
+            self._refuse("its segment was bound to other places or closed since; record it again")  # fmt: skip
+        for name, view in self.views.items():
+            if not view.buffer.is_open:
+                self._refuse(f"the buffer of {name!r} was closed since")
+            self._serials(name, view)
+        for name, source, _ in self.segment.host:
+            if source.tobytes() != self.host[name]:
+                self._refuse(f"host input {name!r} is baked into it and has another value now; record it again")  # fmt: skip
+
+    def _serials(self, name: str, view: TwinView) -> tuple[int, ...]:
+        try:
+            return self.segment.machine.names(view.place)
+        except VirtualMemoryError as error:
+            self._refuse(f"{name!r} lies where nothing is mapped now: {error}", error)
+
+    def _refuse(self, why: str, cause: Exception | None = None) -> NoReturn:
+        raise RecordingError(
+            why, provider=self.segment.provider, segment=self.segment.spec.name
+        ) from cause

@@ -1,0 +1,62 @@
+"""What float32 convolutions share: weights in slabs, tiles cut to the output, units."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from seamline_cpu.atomics import floats
+from seamline_cpu.jit import jit
+from seamline_cpu.tiles import COLUMNS, ROWS
+
+__all__ = ["ZEROS", "cut_tile", "in_units", "pack_slabs"]
+
+_Array = np.ndarray[Any, Any]
+ZEROS = 64  #: bytes beside a cut tile: the bias of slabs after the first
+
+
+@jit
+def cut_tile(
+    source: int, rows: int, columns: int, to: int, pitch: int, onto: bool
+) -> None:
+    """Write, or add, the part of a tile that lies in the output."""
+    for r in range(rows):
+        values, target = floats(source + r * 4 * COLUMNS), floats(to + r * pitch)
+        for i in range(columns):
+            target[i] = target[i] + values[i] if onto else values[i]
+
+
+def pack_slabs(weights: _Array, groups: int, slab: int) -> _Array:
+    """
+    Lay weights ``(M, C, ...)`` out, flat, by ``(group, slab, tile, tap, row)``.
+
+    ``slab`` counts channels; the taps of a slab are its channels' windows, one after the
+    other. The last slab may be short, rows past a group's last are zeros.
+    """
+    each, depth = weights.shape[0] // groups, weights.shape[1]
+    taps = int(np.prod(weights.shape[2:]))
+    tiles = -(-each // ROWS)
+    padded = np.zeros((groups, tiles * ROWS, depth * taps), np.float32)
+    padded[:, :each] = weights.reshape(groups, each, -1)
+    shaped = padded.reshape(groups, tiles, ROWS, -1).transpose(0, 1, 3, 2)
+    slabs = [
+        shaped[:, :, at : at + slab * taps].reshape(groups, -1)
+        for at in range(0, max(1, depth * taps), slab * taps)
+    ]
+    return np.ascontiguousarray(np.concatenate(slabs, 1)).reshape(-1)
+
+
+def in_units(launched: Callable[[], None], counter: _Array) -> Callable[[], None]:
+    """
+    Give a run of a command whose shares take units from a counter, one by one.
+
+    A thread that the system holds up then delays one unit, and not half of the work.
+    """
+
+    def run() -> None:
+        counter[0] = 0
+        launched()
+
+    return run
