@@ -43,9 +43,27 @@ def python_value(attr: ir.Attr, node: ir.Node, file: str) -> Any:
     Raises
     ------
     ModelError
-        The attribute has no value, or is text of ONNX's own that is not UTF-8.
+        The attribute has no value, is text of ONNX's own that is not UTF-8, or is a tensor
+        of numbers that its element type does not have.
     """
-    where = f"attribute {attr.name!r} of node {node.name!r}"
+    make = _check_given(attr, node, file)
+    if attr.type == _KIND.STRING and not isinstance(attr.value, str):
+        if not node.domain:
+            raise ModelError(file, _where(attr, node), "it is text that is not UTF-8")
+        return bytes(attr.value)  # vendors keep blobs in text attributes
+    try:
+        return make(attr.value)
+    except ValueError as error:  # stored numbers that its element type does not have
+        raise ModelError(file, _where(attr, node), str(error)) from error
+
+
+def _where(attr: ir.Attr, node: ir.Node) -> str:
+    return f"attribute {attr.name!r} of node {node.name!r}"
+
+
+def _check_given(attr: ir.Attr, node: ir.Node, file: str) -> Callable[[Any], Any]:
+    """Refuse an attribute that holds nothing; give what makes a Python value of it."""
+    where = _where(attr, node)
     if attr.is_ref():
         raise ModelError(
             file, where, f"it refers to {attr.ref_attr_name!r} outside of a function"
@@ -53,11 +71,7 @@ def python_value(attr: ir.Attr, node: ir.Node, file: str) -> Any:
     make = _VALUES.get(attr.type)
     if make is None or attr.value is None:
         raise ModelError(file, where, f"its type is {attr.type.name}, without a value")
-    if attr.type == _KIND.STRING and not isinstance(attr.value, str):
-        if not node.domain:
-            raise ModelError(file, where, "it is text that is not UTF-8")
-        return bytes(attr.value)  # vendors keep blobs in text attributes
-    return make(attr.value)
+    return make
 
 
 def _strings(items: Any) -> list[bytes]:
@@ -81,6 +95,16 @@ _CONSTANTS: dict[str, Callable[[Any], ir.TensorProtocol]] = {
         _strings(items), shape=ir.Shape([len(items)])
     ),
 }
+_CONSTANT_KINDS = {
+    "value": _KIND.TENSOR,
+    "sparse_value": _KIND.TENSOR,  # made dense before
+    "value_int": _KIND.INT,
+    "value_ints": _KIND.INTS,
+    "value_float": _KIND.FLOAT,
+    "value_floats": _KIND.FLOATS,
+    "value_string": _KIND.STRING,
+    "value_strings": _KIND.STRINGS,
+}
 
 
 def constant_of(node: ir.Node, file: str) -> ir.TensorProtocol | None:
@@ -103,8 +127,13 @@ def constant_of(node: ir.Node, file: str) -> ir.TensorProtocol | None:
             f"{given} and {len(node.outputs)} outputs",
         )
     attr = node.attributes[given[0]]
-    if attr.is_ref():
-        python_value(attr, node, file)
+    _check_given(attr, node, file)
+    if attr.type != _CONSTANT_KINDS[given[0]]:
+        raise ModelError(
+            file,
+            f"node {node.name!r}",
+            f"its {given[0]} is {attr.type.name}, not {_CONSTANT_KINDS[given[0]].name}",
+        )
     return _CONSTANTS[given[0]](attr.value)
 
 

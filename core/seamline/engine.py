@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import attrs
+import numpy as np
 
 from seamline.constants import Constants
 from seamline.placement import Placement
@@ -41,6 +42,10 @@ class Engine:
     def context(self, provider: str) -> Kept:
         """Give a provider's keep of things made from constants."""
         return Kept(self._kept.setdefault(provider, {}))
+
+    def kept_nbytes(self, provider: str) -> int:
+        """Give the bytes of arrays that a provider's kernels made of constants and keep."""
+        return sum(map(_nbytes_of, self._kept.get(provider, {}).values()))
 
     def upload(self, name: str, device: Device, array: Array) -> View:
         """Give a model's constant on a device, copied there once for the session."""
@@ -80,3 +85,16 @@ class Kept:
         if key not in self._kept:
             self._kept[key] = make()
         return self._kept[key]
+
+
+def _nbytes_of(made: Any) -> int:
+    """Count the arrays in what a kernel keeps."""
+    if isinstance(made, np.ndarray):
+        return int(made.nbytes)
+    if attrs.has(type(made)):
+        return sum(map(_nbytes_of, attrs.asdict(made, recurse=False).values()))
+    if isinstance(made, tuple | list):
+        return sum(map(_nbytes_of, made))
+    if isinstance(made, Mapping):
+        return sum(map(_nbytes_of, made.values()))
+    return 0

@@ -82,7 +82,12 @@ def explain(
             domain or "ai.onnx": v for domain, v in pipeline.graph.opsets.items()
         },
         "providers": [
-            {"name": name, "device": str(p.device), "options": _plain(pipeline, name)}
+            {
+                "name": name,
+                "device": str(p.device),
+                "options": _plain(pipeline, name),
+                "kept_nbytes": pipeline.engine.kept_nbytes(name),
+            }
             for name, p in pipeline.providers.items()
         ],
         "notes": list(pipeline.notes),

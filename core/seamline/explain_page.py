@@ -162,10 +162,10 @@ _MACROS = """
 
 _BODY = """<body>
 <h1>{{ data.model }}</h1>
-<table><tr><th>provider</th><th>device</th><th>options</th></tr>
+<table><tr><th>provider</th><th>device</th><th>options</th><th class="n">made of constants</th></tr>
 {% for p in data.providers %}
 <tr><td><span class="key {{ colour(p.name) }}"></span> {{ p.name }}</td><td>{{ p.device }}</td>
-<td>{% for name, value in p.options.items() %}{{ name }}={{ value }} {% endfor %}</td></tr>
+<td>{% for name, value in p.options.items() %}{{ name }}={{ value }} {% endfor %}</td><td class="n">{{ p.kept_nbytes | bytes }}</td></tr>
 {% endfor %}
 </table>
 <p>Signature: {% for name, kind in data.signature.items() %}<code>{{ name }}: {{ kind }}</code> {% else %}no inputs{% endfor %}.

@@ -34,6 +34,10 @@ def as_text(data: Mapping[str, Any]) -> str:
     lines = [f"model      {data['model']}"]
     providers = ", ".join(f"{p['name']} on {p['device']}" for p in data["providers"])
     lines.append(f"providers  {providers}")
+    for one in data["providers"]:
+        if one["kept_nbytes"]:
+            size = bytes_text(one["kept_nbytes"])
+            lines.append(f"kept       {size} that {one['name']} made of constants")
     signature = ", ".join(f"{name}: {kind}" for name, kind in data["signature"].items())
     lines.append(f"signature  {signature or '(no inputs)'}")
     folded = data["folded"]

@@ -18,6 +18,7 @@ import numpy as np
 import onnx_ir as ir
 
 from seamline.collector import collector_paused
+from seamline.errors import ModelError
 from seamline.limits import LoadLimits
 from seamline.tensors import ValueType
 
@@ -176,10 +177,18 @@ class Graph:
         Give a constant of this graph as a read-only array, or None.
 
         External data is a view of the mapped file; packed 4-bit types are unpacked.
+
+        Raises
+        ------
+        ModelError
+            Its numbers are none that its element type has, or its file has changed.
         """
         array = self._arrays.get(name)
         if array is None and name in self.constants:
-            array = read_only(self.constants[name])
+            try:
+                array = read_only(self.constants[name])
+            except ValueError as error:  # numbers that its element type does not have
+                raise ModelError(self.file, f"tensor {name!r}", str(error)) from error
             self._arrays[name] = array
         return array
 

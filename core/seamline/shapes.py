@@ -233,12 +233,9 @@ class _Resolution:
         for index, name in enumerate(node.outputs):
             if name:
                 kind = found[index] if index < len(found) else None
-                self.types[name] = _merge(kind, self.graph.types.get(name))
-                if reason := unheld(self.types[name]):
-                    raise PlanError(
-                        f"node {node.name!r} ({node.qualified_op}): its output {name!r} "
-                        f"comes to {self.types[name]}: {reason}"
-                    )
+                self.types[name] = _held(
+                    node, name, _merge(kind, self.graph.types.get(name))
+                )
                 self._placed.add(name)
                 if index >= len(told) or self.types[name] != told[index]:
                     self._tell(self.graph.values[name], self.types[name])
@@ -387,6 +384,16 @@ class _Resolution:
         return ", ".join(
             str(self.types.get(n) or "?") if n else "-" for n in node.inputs
         )
+
+
+def _held(node: Node, name: str, kind: ValueType | None) -> ValueType | None:
+    """Give an output's type, if there can be an array of it."""
+    if reason := unheld(kind):
+        raise PlanError(
+            f"node {node.name!r} ({node.qualified_op}): its output {name!r} comes to "
+            f"{kind}: {reason}"
+        )
+    return kind
 
 
 def _merge(found: ValueType | None, declared: ValueType | None) -> ValueType | None:

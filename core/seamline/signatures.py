@@ -3,7 +3,8 @@ A node held against what ONNX says of its operator, once, when a model is loaded
 
 Inference, planning and kernels read required inputs and attributes without asking, so a
 node that lacks one, or has an attribute of another type, must not get as far as them.
-What ONNX does not define is left to the provider that claims it.
+What ONNX does not define is left to the provider that claims it. An operator that came after
+the imported opset is held to its first definition: exporters did write some early.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 import attrs
+import numpy as np
 import onnx
 import onnx_ir as ir
 
@@ -27,6 +29,21 @@ _DEFAULTED = frozenset(
     {"output_datatype", "output_dtype", "precision", "softmax_precision", "stash_type"}
 )
 _DTYPES = frozenset(int(member) for member in ir.DataType) - {0}
+#: Attributes that count or measure, by the text of every operator that has one: kernels
+#: divide by them, and walk memory in steps of them.
+_POSITIVE = frozenset(
+    {
+        "blocksize",
+        "dilations",
+        "group",
+        "hidden_size",
+        "kernel_shape",
+        "num_groups",
+        "num_outputs",
+        "offset_group",
+        "strides",
+    }
+)
 #: A sparse attribute has become a dense one when nodes are looked at.
 _DENSE = {_KIND.SPARSE_TENSOR: _KIND.TENSOR, _KIND.SPARSE_TENSORS: _KIND.TENSORS}
 
@@ -70,7 +87,8 @@ def check_signature(node: ir.Node, opset: int, file: str) -> None:
     ------
     ModelError
         It has too many or too few inputs or outputs, lacks a required input or attribute,
-        or an attribute is of another type. Names the node.
+        or an attribute is of another type or has a value that none may have. Names the
+        node.
     """
     signature = _signature(node.op_type, opset, node.domain)
     if signature is None:
@@ -109,12 +127,14 @@ def _attribute_wrong(node: ir.Node, signature: _Signature) -> str:
                 f"its attribute {name!r} is {attr.type.name}; the operator has it as "
                 f"{_KIND(wanted).name}"
             )
-        if reason := _element_type_wrong(name, attr.value):
+        if reason := _value_wrong(name, attr.value):
             return reason
     return ""
 
 
-def _element_type_wrong(name: str, value: Any) -> str:
+def _value_wrong(name: str, value: Any) -> str:
+    if name in _POSITIVE and np.min(value, initial=1) < 1:
+        return f"its attribute {name!r} is {value}; below 1 it means nothing"
     named = name in _ELEMENT_TYPES or (name in _DEFAULTED and value)
     if named and isinstance(value, int) and value not in _DTYPES:
         return f"its attribute {name!r} is {value}, which is no element type"
@@ -123,9 +143,8 @@ def _element_type_wrong(name: str, value: Any) -> str:
 
 @lru_cache(maxsize=4096)
 def _signature(op_type: str, opset: int, domain: str) -> _Signature | None:
-    try:
-        schema = onnx.defs.get_schema(op_type, opset, domain)
-    except onnx.defs.SchemaError:
+    schema = _schema(op_type, opset, domain)
+    if schema is None:
         return None
     single = onnx.defs.OpSchema.FormalParameterOption.Single
     kinds = {name: _KIND(int(a.type.value)) for name, a in schema.attributes.items()}
@@ -136,3 +155,21 @@ def _signature(op_type: str, opset: int, domain: str) -> _Signature | None:
         {name: _DENSE.get(kind, kind) for name, kind in kinds.items()},
         frozenset(name for name, a in schema.attributes.items() if a.required),
     )
+
+
+def _schema(op_type: str, opset: int, domain: str) -> Any:
+    """Give the operator's definition: this opset's, or the first if it came later."""
+    try:
+        return onnx.defs.get_schema(op_type, opset, domain)
+    except onnx.defs.SchemaError:
+        return _first_schemas().get((domain, op_type))
+
+
+@lru_cache(maxsize=1)
+def _first_schemas() -> Mapping[tuple[str, str], Any]:
+    found: dict[tuple[str, str], Any] = {}
+    for schema in onnx.defs.get_all_schemas_with_history():
+        key = (schema.domain, schema.name)
+        if key not in found or schema.since_version < found[key].since_version:
+            found[key] = schema
+    return found

@@ -60,9 +60,13 @@ def check_versions(
 
 def _check_opset(file: str, domain: str, version: int) -> None:
     newest = _NEWEST.get(domain)
-    if newest is None:
-        return
     name = domain or "ai.onnx"
+    if newest is None:
+        if version >= 1 << 31:  # onnx looks operators up by 32-bit versions
+            raise ModelError(
+                file, "", f"it imports opset {version} of {name}; there is none"
+            )
+        return
     if version > newest:
         raise ModelError(
             file,

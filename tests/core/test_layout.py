@@ -199,6 +199,8 @@ def test_what_a_kernel_keeps_for_the_session_is_claimed_and_explained():
 
     @table.kernel("Neg", resident=lambda node: 4096)
     def neg(call):
+        name = call.view.name
+        call.context.resident((name,), lambda: (np.zeros(1024, np.float32), "tag"))
         return lambda: np.negative(call.input(0), out=call.output(0))
 
     source = parser.parse_model(
@@ -210,4 +212,9 @@ def test_what_a_kernel_keeps_for_the_session_is_claimed_and_explained():
     assert said.data["plan"]["memory"]["cpu:0"]["resident_nbytes"] == 8192
     assert said.data["plan"]["nodes"]["kept"]["resident_nbytes"] == 4096
     assert "kept by kernels 8.0 KiB" in str(said)
+    assert said.data["providers"][0]["kept_nbytes"] == 0  # nothing was built yet
+    pipeline.run({"x": np.ones(4, f32)})
+    said = pipeline.explain()
+    assert said.data["providers"][0]["kept_nbytes"] == 8192
+    assert "8.0 KiB that a made of constants" in str(said)
     pipeline.close()

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from seamline_cpu.atomics import fetch_add, floats
+from seamline_cpu.atomics import fetch_add
 from seamline_cpu.commands import bind, command
 from seamline_cpu.jit import jit
-from seamline_cpu.kernels.convolution_tiles import ZEROS, cut_tile, in_units
+from seamline_cpu.kernels.convolution_tiles import copy_tile, in_units
 from seamline_cpu.kernels.padded_planes import Planes, fill_planes, planes_of
 from seamline_cpu.kernels.windows import Window
 from seamline_cpu.tiles import COLUMNS, ROWS, tap_tile, tap_tile_onto
@@ -36,6 +36,24 @@ _TILE = 4 * ROWS * COLUMNS
 
 
 @jit
+def _edge(a: Any, out: int, row: int, limit: int, column: int, rows: int, corner: int,
+          back: bool) -> None:  # fmt: skip
+    """Copy a tile that runs over ends of rows, piece by piece, from the output or back."""
+    width, pitch = a[_OW], a[_OH] * a[_OW] * 4
+    begin = 0
+    while begin < COLUMNS and row < limit:
+        wide = min(COLUMNS - begin, width - column)
+        there, here = out + (row * width + column) * 4, corner + begin * 4
+        if back:
+            copy_tile(here, 4 * COLUMNS, there, pitch, rows, wide)
+        else:
+            copy_tile(there, pitch, here, 4 * COLUMNS, rows, wide)
+        begin += a[_PITCH] - column
+        row += 1
+        column = 0
+
+
+@jit
 def _panel(a: Any, which: int, right: int, first: int, row: int, limit: int, column: int,
            low: int, high: int, start: int, corner: int) -> None:  # fmt: skip
     """Add one slab to a panel, which begins at a row and column of the block."""
@@ -48,7 +66,7 @@ def _panel(a: Any, which: int, right: int, first: int, row: int, limit: int, col
     onto = start > 0
     for t in range(low, high):
         left = weights + t * deep * 4 * ROWS
-        bias = corner + _TILE if onto else biases + t * 4 * ROWS
+        bias = biases + t * 4 * ROWS
         rows = min(ROWS, a[_OC] - t * ROWS)
         out = a[_Y] + ((which * a[_OC] + t * ROWS) * pixels + first * width) * 4
         if rows == ROWS and column + COLUMNS <= width:
@@ -58,15 +76,12 @@ def _panel(a: Any, which: int, right: int, first: int, row: int, limit: int, col
             else:
                 tap_tile(left, right, deep, bias, to, pixels * 4, a[_OFFSETS])
             continue
-        tap_tile(left, right, deep, bias, corner, 4 * COLUMNS, a[_OFFSETS])
-        begin, r, c = 0, row, column
-        while begin < COLUMNS and r < limit:
-            wide = min(COLUMNS - begin, width - c)
-            to = out + (r * width + c) * 4
-            cut_tile(corner + begin * 4, rows, wide, to, pixels * 4, onto)
-            begin += a[_PITCH] - c
-            r += 1
-            c = 0
+        if onto:
+            _edge(a, out, row, limit, column, rows, corner, False)
+            tap_tile_onto(left, right, deep, bias, corner, 4 * COLUMNS, a[_OFFSETS])
+        else:
+            tap_tile(left, right, deep, bias, corner, 4 * COLUMNS, a[_OFFSETS])
+        _edge(a, out, row, limit, column, rows, corner, True)
 
 
 @jit
@@ -74,7 +89,7 @@ def _slab(
     a: Any, which: int, first: int, low: int, high: int, start: int, corner: int
 ) -> None:
     """Add one slab of channels to the tiles of a unit."""
-    base = corner + _TILE + ZEROS
+    base = corner + _TILE
     for c in range(min(a[_SLAB], a[_C] - start)):
         fill_planes(
             a[_X] + (which * a[_C] + start + c) * a[_H] * a[_WIDTH] * 4,
@@ -104,9 +119,6 @@ def _planes(a: Any, share: int, shares: int) -> None:
     blocks = (a[_OH] + a[_ROWS] - 1) // a[_ROWS]
     units = a[_IMAGES] * blocks * a[_SPLITS]
     corner = a[_SCRATCH] + share * a[_STRIDE]
-    zeros = floats(corner + _TILE)
-    for i in range(ROWS):
-        zeros[i] = np.float32(0)
     unit = fetch_add(a[_COUNTER], 1)
     while unit < units:
         split, place = unit % a[_SPLITS], unit // a[_SPLITS]
@@ -141,7 +153,7 @@ def planes_bytes(window: Window, channels: int, each: int, shares: int) -> int:
     """Give the bytes of scratch that ``shares`` shares need."""
     held = max(1, min(channels, slab_of(window, each)))
     planes = _chosen(window, channels, each).stride * held * 4
-    return shares * (_TILE + ZEROS + planes) + 64
+    return shares * (_TILE + planes) + 64
 
 
 def bind_planes(

@@ -19,7 +19,7 @@ import numpy as np
 from seamline_cpu.atomics import fetch_add, floats
 from seamline_cpu.commands import bind, command
 from seamline_cpu.jit import jit
-from seamline_cpu.kernels.convolution_tiles import ZEROS, cut_tile, in_units
+from seamline_cpu.kernels.convolution_tiles import copy_tile, in_units
 from seamline_cpu.kernels.windows import Window
 from seamline_cpu.tiles import (
     COLUMNS,
@@ -37,7 +37,7 @@ _Array = np.ndarray[Any, Any]
 SLAB = 256  #: channels: 16 KB of a panel, half of a first-level cache
 _PANELS = 8  # of a unit: runs of 512 bytes, which a core fetches ahead
 _TILE = 4 * ROWS * COLUMNS
-_SCRATCH_BYTES = _TILE + ZEROS + _PANELS * (SLAB + 1) * 4 * COLUMNS
+_SCRATCH_BYTES = _TILE + _PANELS * (SLAB + 1) * 4 * COLUMNS
 _DIRECT = 4  # row tiles up to which laying pixels out does not pay
 _WORK = 30_000  # cycles that a unit takes at least: ten microseconds
 
@@ -86,7 +86,7 @@ def _slab(a: Any, which: int, first: int, last: int, low: int, high: int, start:
     pixels, depth, group = a[_PIXELS], a[_C], which % a[_GROUPS]
     tiles = (a[_OC] + ROWS - 1) // ROWS
     deep, pitch = min(SLAB, depth - start), pixels * 4
-    zeros, laid = corner + _TILE, corner + _TILE + ZEROS
+    laid = corner + _TILE
     x = a[_X] + (which * depth + start) * pitch
     whole = pixels // COLUMNS
     if a[_OFFSETS] == 0:
@@ -105,11 +105,13 @@ def _slab(a: Any, which: int, first: int, last: int, low: int, high: int, start:
             left += t * deep * 4 * ROWS
             rows = min(ROWS, a[_OC] - t * ROWS)
             out = a[_Y] + ((which * a[_OC] + t * ROWS) * pixels + panel * COLUMNS) * 4
-            bias = zeros if start > 0 else a[_B] + (group * tiles + t) * 4 * ROWS
+            bias = a[_B] + (group * tiles + t) * 4 * ROWS
             places = a[_OFFSETS] if direct else 0
             if rows < ROWS or columns < COLUMNS:
-                _tile(left, right, deep, bias, corner, 4 * COLUMNS, places, False)
-                cut_tile(corner, rows, columns, out, pitch, start > 0)
+                if start > 0:
+                    copy_tile(out, pitch, corner, 4 * COLUMNS, rows, columns)
+                _tile(left, right, deep, bias, corner, 4 * COLUMNS, places, start > 0)
+                copy_tile(corner, 4 * COLUMNS, out, pitch, rows, columns)
             else:
                 _tile(left, right, deep, bias, out, pitch, places, start > 0)
 
@@ -121,9 +123,6 @@ def _pointwise(a: Any, share: int, shares: int) -> None:
     blocks = (panels + a[_BLOCK] - 1) // a[_BLOCK]
     units = a[_IMAGES] * blocks * a[_SPLITS]
     corner = a[_SCRATCH] + share * _SCRATCH_BYTES
-    zeros = floats(corner + _TILE)
-    for i in range(ROWS):
-        zeros[i] = np.float32(0)
     unit = fetch_add(a[_COUNTER], 1)
     while unit < units:
         split, place = unit % a[_SPLITS], unit // a[_SPLITS]

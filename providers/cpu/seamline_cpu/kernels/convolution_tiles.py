@@ -9,23 +9,27 @@ import numpy as np
 
 from seamline_cpu.atomics import floats
 from seamline_cpu.jit import jit
-from seamline_cpu.tiles import COLUMNS, ROWS
+from seamline_cpu.tiles import ROWS
 
-__all__ = ["ZEROS", "cut_tile", "in_units", "pack_slabs"]
+__all__ = ["copy_tile", "in_units", "pack_slabs"]
 
 _Array = np.ndarray[Any, Any]
-ZEROS = 64  #: bytes beside a cut tile: the bias of slabs after the first
 
 
 @jit
-def cut_tile(
-    source: int, rows: int, columns: int, to: int, pitch: int, onto: bool
+def copy_tile(
+    source: int, pitch: int, target: int, target_pitch: int, rows: int, columns: int
 ) -> None:
-    """Write, or add, the part of a tile that lies in the output."""
+    """
+    Copy the part of a tile that lies in the output, from there or to there.
+
+    A cut tile is computed beside the output. To add a slab it starts from what the output
+    holds, as whole tiles do: the same sums in the same order round alike everywhere.
+    """
     for r in range(rows):
-        values, target = floats(source + r * 4 * COLUMNS), floats(to + r * pitch)
+        values, to = floats(source + r * pitch), floats(target + r * target_pitch)
         for i in range(columns):
-            target[i] = target[i] + values[i] if onto else values[i]
+            to[i] = values[i]
 
 
 def pack_slabs(weights: _Array, groups: int, slab: int) -> _Array:

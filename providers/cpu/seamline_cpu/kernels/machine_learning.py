@@ -22,26 +22,26 @@ NUMERIC = ("float32", "float64", "int64", "int32")
 _NORMS = ("MAX", "L1", "L2")
 
 
-_PICKED = {0: (*NUMERIC, "string"), 1: ("int64",)}
-
-
 def _refuse_vector(node: NodeView) -> str | None:
     kind = node.tensor(0)
-    rank = None if kind is None or kind.shape is None else len(kind.shape)
-    return None if rank and rank > 1 else "its input may be a vector, of inferred size"
+    if kind is None or kind.shape is None or len(kind.shape) != 1:
+        return None
+    return "its input is a vector, for which inference and runtimes give other shapes"
 
 
-# The size that is inferred for a vector is not onnxruntime's, so it is found by running.
-@TABLE.simple("ArrayFeatureExtractor", domain=ML, dtypes=_PICKED, when=_refuse_vector)
-@TABLE.simple("ArrayFeatureExtractor", domain=ML, dtypes=_PICKED, sizes_at_run=True)
+@TABLE.simple(
+    "ArrayFeatureExtractor",
+    domain=ML,
+    dtypes={0: (*NUMERIC, "string"), 1: ("int64",)},
+    when=_refuse_vector,
+)
 def array_feature_extractor(x: Array, at: Array) -> Array:
-    """Take columns of the last axis; a vector counts as one row."""
-    rows = np.atleast_2d(x)
+    """Take columns of the last axis."""
     where = at.reshape(-1)
-    width = rows.shape[-1]
+    width = x.shape[-1]
     if where.size and not 0 <= where.min() <= where.max() < width:
         raise ValueError(f"indices {where.min()} to {where.max()} of {width} columns")
-    return rows[..., where]
+    return x[..., where]
 
 
 @TABLE.simple("Binarizer", domain=ML, dtypes=NUMERIC)

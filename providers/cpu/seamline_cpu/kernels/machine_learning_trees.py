@@ -86,23 +86,21 @@ class Forest:
 
 
 @jit
-def _goes_yes(
-    value: float, mode: int, split: float, missing: int, members: Array
-) -> bool:
+def _goes_yes(value: Any, mode: Any, split: Any, missing: Any, members: Array) -> bool:
     if np.isnan(value) and missing:
         return True
     if mode == 0:
-        return value <= split
+        return bool(value <= split)
     if mode == 1:
-        return value < split
+        return bool(value < split)
     if mode == 2:
-        return value >= split
+        return bool(value >= split)
     if mode == 3:
-        return value > split
+        return bool(value > split)
     if mode == 4:
-        return value == split
+        return bool(value == split)
     if mode == 5:
-        return value != split
+        return bool(value != split)
     for member in members:  # noqa: SIM110 - compiled as a loop
         if member == value:
             return True
@@ -223,10 +221,10 @@ def forest_of_lists(attributes: Mapping[str, Any], leaf: str) -> Forest:
     counts = np.bincount([place for place, _, _ in pairs], minlength=len(ends))
     splits = _floats(attributes, "nodes_values")
     first = {tree: names[tree, ids[i]] for i, tree in reversed(list(enumerate(trees)))}
-    sides = [
+    yes, no = (
         np.array([_named(names, trees[i], attributes[key][i]) for i in inner], np.int64)
         for key in ("nodes_truenodeids", "nodes_falsenodeids")
-    ]
+    )
     tracks = _flags(attributes.get("nodes_missing_value_tracks_true"), len(modes))
     return _checked(
         Forest(
@@ -234,7 +232,8 @@ def forest_of_lists(attributes: Mapping[str, Any], leaf: str) -> Forest:
             np.array([attributes["nodes_featureids"][i] for i in inner], np.int64),
             np.array([MODES.index(modes[i]) for i in inner], np.int64),
             splits[inner],
-            *sides,
+            yes,
+            no,
             tracks[inner],
             np.zeros(len(inner) + 1, np.int64),
             np.empty(0),

@@ -54,9 +54,9 @@ def global_average_pool(call: Call) -> Run:
     """Bind the mean of each channel; half precision is added in float32."""
     x = call.inputs[0]
     if x.dtype == np.float32:
-        rows = _rows(x)
-        arrays = (x, call.outputs[0])
-        return bind_rows(_means, *rows.shape, arrays, x.size, threads_of(call.options))
+        count, pixels = _rows(x).shape
+        threads = threads_of(call.options)
+        return bind_rows(_means, count, pixels, (x, call.outputs[0]), x.size, threads)
     kind = np.float64 if x.dtype == np.float64 else np.float32
     count = kind(np.prod(x.shape[2:]))
     if x.dtype == kind:

@@ -7,6 +7,8 @@ any number of tensors; it gives new values and new states. All is in the tensors
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from seamline.provider import Array, NodeView
@@ -27,7 +29,7 @@ def _groups(tensors: tuple[Array, ...], count: int) -> list[tuple[Array, ...]]:
     return [tuple(tensors[i::each]) for i in range(each)]
 
 
-def _in_order(results: list[tuple[Array, ...]]) -> tuple[Array, ...]:
+def _in_order(results: Sequence[tuple[Array, ...]]) -> tuple[Array, ...]:
     """Give all new values, then all first states, and so on."""
     return tuple(x for group in zip(*results, strict=True) for x in group)
 
