@@ -53,8 +53,9 @@ def guesses(node: Node, known: Callable[[str], Array | None]) -> bool:
 
     ``Split`` and ``Squeeze`` whose parts or axes come from a value that is not known are
     sized as if they were left out; an aspect ratio that ``Resize`` keeps is measured over
-    axes that it does not resize; ``Unique`` along an axis becomes a vector; and
-    ``MelWeightMatrix`` reads another layout.
+    axes that it does not resize; ``Slice`` backwards from before the first element, which
+    starts at the first, is taken for empty or whole; ``Unique`` along an axis becomes a
+    vector; and ``MelWeightMatrix`` reads another layout.
     """
     if node.domain:
         return False
@@ -63,6 +64,11 @@ def guesses(node: Node, known: Callable[[str], Array | None]) -> bool:
         return bool(given) and known(given) is None
     if node.op_type == "Resize":
         return "keep_aspect_ratio_policy" in node.attributes
+    if node.op_type == "Slice" and len(node.inputs) > 4:
+        starts, steps = known(node.inputs[1]), known(node.inputs[4])
+        if starts is None or steps is None:
+            return False
+        return bool(((steps < 0) & (starts < -1)).any())
     if node.op_type == "Unique":
         return "axis" in node.attributes
     return node.op_type == "MelWeightMatrix"

@@ -196,3 +196,17 @@ def test_a_constant_that_is_fed_is_no_longer_settled():
         graph, graph.nodes, given, lambda name: None, lambda node: None, before.settled
     )
     assert found.types["y"] == TensorType("float32", (None, None))
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "size"),
+    [(-(2**63), -(2**63), 1), (-5, -9, 1), (-2, -9, 1), (-1, -9, 2), (5, -9, 2)],
+)
+def test_a_slice_backwards_from_before_the_first_element_starts_at_the_first(
+    start, end, size
+):
+    text = f"""g (float[2] x) => (y)
+        <int64[1] s = {{{start}}}, int64[1] e = {{{end}}}, int64[1] a = {{0}}, int64[1] d = {{-1}}>
+        {{ y = Slice(x, s, e, a, d) }}"""
+    assert sized(text, x=(2,)).types["y"] == f32(size)
+    assert static(text)["y"] == f32(size)
