@@ -32,7 +32,7 @@ _UNITS = r"""
     |(?:[kMG]?Hz|[KMGTP]?FLOPS)\b
     |%|per\ ?cent\b
     |\u00d7(?!\ ?\d)
-    |times\ (?:as|faster|slower|quicker|less|more|fewer|smaller|larger)\b
+    |times\ (?:as\ \w+|faster|slower|quicker|less|more|fewer|smaller|larger)\b
 """
 _CLAIM = re.compile(
     rf"(?<![\w.#])(?P<number>{_NUMBER})(?:[ \u00a0\u202f-]?(?:{_UNITS})|x(?![\w]))",

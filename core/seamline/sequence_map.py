@@ -63,6 +63,12 @@ def _expand(node: ir.Node, types: list[bytes], file: str) -> None:
             file, f"node {node.name!r}", f"not a SequenceMap: {said}"
         ) from error
     given = [*node.inputs, *captured.values()]
+    if len(given) != len(function.inputs):
+        raise ModelError(
+            file,
+            f"node {node.name!r}",
+            f"it has {len(node.inputs)} inputs, which its body does not take",
+        )
     values = dict(zip(function.inputs, given, strict=True))
     copier = GraphCopier(values, rename=lambda inner: f"{node.name}/{inner}")
     nodes = copier.nodes(function.graph)

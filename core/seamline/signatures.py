@@ -14,7 +14,6 @@ from functools import lru_cache
 from typing import Any
 
 import attrs
-import numpy as np
 import onnx
 import onnx_ir as ir
 
@@ -133,7 +132,10 @@ def _attribute_wrong(node: ir.Node, signature: _Signature) -> str:
 
 
 def _value_wrong(name: str, value: Any) -> str:
-    if name in _POSITIVE and np.min(value, initial=1) < 1:
+    if (
+        name in _POSITIVE
+        and (value if type(value) is int else min(value, default=1)) < 1
+    ):
         return f"its attribute {name!r} is {value}; below 1 it means nothing"
     named = name in _ELEMENT_TYPES or (name in _DEFAULTED and value)
     if named and isinstance(value, int) and value not in _DTYPES:

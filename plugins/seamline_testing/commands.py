@@ -69,7 +69,7 @@ def conform(
         list[str] | None,
         typer.Option(help="A module of a plugin that is not installed; repeatable."),
     ] = None,
-    jobs: Annotated[int, typer.Option(help="Checks that run at a time.")] = 1,
+    jobs: Annotated[int, typer.Option(help="Checks that run at a time.")] = 2,
     deadline: Annotated[
         float, typer.Option(help="Seconds until a check counts as hung.")
     ] = 120.0,
@@ -149,6 +149,7 @@ def _print(report: Report, *, markdown: bool, as_json: bool) -> None:
 
 
 def _summary(report: Report) -> None:
+    from rich import box
     from rich.console import Console
     from rich.table import Table
 
@@ -156,9 +157,8 @@ def _summary(report: Report) -> None:
     from seamline_testing.results import Outcome
 
     console = Console()
-    table = Table(
-        title=f"{report.provider}, {report.form} form, {report.seconds:.0f} s"
-    )
+    title = f"{report.provider}, {report.form} form, {report.seconds:.0f} s"
+    table = Table(title=title, box=box.SIMPLE, padding=0)
     table.add_column("group", no_wrap=True)
     for outcome in Outcome:
         table.add_column(WORDS[outcome], justify="right")

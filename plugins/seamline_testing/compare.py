@@ -23,7 +23,7 @@ from typing import Any
 
 import attrs
 
-from seamline.errors import SeamlineError
+from seamline.errors import RunError, SeamlineError
 from seamline.graph import Graph, Node, load
 from seamline_testing.excerpts import Excerpt, ExcerptError
 from seamline_testing.observed import Observed
@@ -51,7 +51,8 @@ class Divergence:
     index
         Its place in topological order, from 0.
     output
-        The name of the output that differs, and how.
+        The name of the output that differs, and how; no name where the node cannot be run,
+        and what was said of that.
     by
         Who ran it, one name for each list: provider and variant.
     in_place
@@ -82,6 +83,8 @@ class Comparison:
     ----------
     outputs
         Outputs of the model as it is that differ, and how, by name.
+    failed
+        Why one of the lists cannot run the model as it is; empty where both do.
     nodes, values
         How many were observed; fewer than there are once a divergence is found.
     drifting
@@ -91,7 +94,8 @@ class Comparison:
     """
 
     graph: Graph
-    outputs: Mapping[str, str]
+    outputs: Mapping[str, str] = attrs.field(factory=dict)
+    failed: str = ""
     nodes: int = 0
     values: int = 0
     drifting: tuple[str, ...] = ()
@@ -101,7 +105,7 @@ class Comparison:
     @property
     def diverges(self) -> bool:
         """Tell whether anything is over tolerance that random numbers do not explain."""
-        return self.divergence is not None or bool(self.outputs)
+        return self.divergence is not None or bool(self.outputs or self.failed)
 
 
 def compare(
@@ -124,16 +128,14 @@ def compare(
     Raises
     ------
     SeamlineError
-        One of the lists cannot open or run the model; it says which provider.
+        One of the lists cannot open the model; it says which provider.
     """
     graph = load(source)
     both = Observed(graph, sides, feeds, closeness)
-    found = Comparison(graph, _as_it_is(both))
+    found = _as_it_is(both)
     total = len(graph.nodes)
     for start in range(0, total, _WINDOW):
-        nodes = graph.nodes[start : start + _WINDOW]
-        both.observe(nodes)
-        found = _follow(both, nodes, start, found)
+        found = _look(both, graph.nodes[start : start + _WINDOW], start, found)
         heard(found.nodes, total)
         if found.divergence is not None:
             break
@@ -158,7 +160,26 @@ def _drawn(graph: Graph) -> set[str]:
     return found
 
 
-def _as_it_is(both: Observed) -> dict[str, str]:
+def _look(
+    both: Observed, nodes: Sequence[Node], start: int, found: Comparison
+) -> Comparison:
+    """Observe nodes and follow them; fewer at a time where one of them cannot be run."""
+    try:
+        both.observe(nodes)
+    except RunError as error:
+        if len(nodes) == 1:
+            # A value before it may be why: those agree, or it would not be looked at.
+            stopped = Divergence(nodes[0], start, "", str(error), ("", ""))
+            return attrs.evolve(found, nodes=found.nodes + 1, divergence=stopped)
+        half = len(nodes) // 2
+        found = _look(both, nodes[:half], start, found)
+        if found.divergence is None:
+            found = _look(both, nodes[half:], start + half, found)
+        return found
+    return _follow(both, nodes, start, found)
+
+
+def _as_it_is(both: Observed) -> Comparison:
     """Compare the outputs of the model with nothing else observed."""
     names = list(dict.fromkeys(both.graph.outputs))
     given = []
@@ -166,6 +187,8 @@ def _as_it_is(both: Observed) -> dict[str, str]:
         pipeline = side.open(both.graph.model)
         try:
             given.append(pipeline.run(both.feeds, names))
+        except RunError as error:
+            return Comparison(both.graph, failed=str(error))
         finally:
             pipeline.close()
     operators = [node.op_type for node in both.graph.nodes]
@@ -173,7 +196,7 @@ def _as_it_is(both: Observed) -> dict[str, str]:
         name: both.closeness.difference(a, b, operators)
         for name, a, b in zip(names, *given, strict=True)
     }
-    return {name: how for name, how in said.items() if how}
+    return Comparison(both.graph, {name: how for name, how in said.items() if how})
 
 
 def _follow(

@@ -65,6 +65,7 @@ class Told:
             "values_observed": found.values,
             "diverges": found.diverges,
             "outputs": dict(found.outputs),
+            "failed": found.failed,
             "drifting": list(found.drifting),
             "not_compared": list(found.not_compared),
             "divergence": None if divergence is None else self._divergence(divergence),
@@ -99,18 +100,20 @@ class Told:
         )
         for name, said in found.outputs.items():
             yield f"output {name!r}: {said}"
+        if found.failed:
+            yield f"it cannot be run: {found.failed}"
         if found.not_compared:
             yield f"not compared, as they draw random numbers: {', '.join(found.not_compared)}"
         if found.drifting:
             yield (
-                f"{len(found.drifting)} nodes before pass on a difference and agree on equal "
+                f"{len(found.drifting)} nodes pass on a difference and agree on equal "
                 f"inputs, {found.drifting[0]!r} first"
             )
         if found.divergence is not None:
             yield from self._told(found.divergence)
         elif found.outputs and found.drifting:
             yield "no node diverges alone: the difference grows from rounding"
-        elif found.outputs:
+        elif found.outputs or found.failed:
             yield (
                 "no node diverges while every value is observed: what is fused, or kept "
                 "where, is at fault; seamline explain shows both plans"
@@ -123,6 +126,9 @@ class Told:
             f"first diverging node: {found.node.name!r} ({found.node.qualified_op}), "
             f"number {found.index} in order"
         )
+        if not found.output:
+            yield f"  it cannot be run: {found.said}"
+            return
         yield f"  output {found.output!r}: {found.said}"
         yield f"  run by {found.by[0]} and {found.by[1]}"
         if found.in_place:

@@ -55,7 +55,8 @@ def generated_checks(subject: Subject, quick: bool) -> tuple[Check, ...]:
         for dtype in types:
             if dtype in accepted:
                 examples = _QUICK if quick else _EXAMPLES
-                run = functools.partial(_run, schema, dtype, examples)
+                count = examples if dtype in _QUICK_TYPES else examples // 2
+                run = functools.partial(_run, schema, dtype, count)
                 name = f"numerics/generated/{operator}/{dtype}"
                 found.append(
                     Check(name, "numerics", run, operator, schema.since_version, dtype)
@@ -93,10 +94,11 @@ def _run(
     from hypothesis.errors import HypothesisException
 
     seen = _Seen()
+    all_of_them: Any = list(HealthCheck)
 
     @settings(
         max_examples=examples, derandomize=True, database=None, deadline=None,
-        suppress_health_check=list(HealthCheck), report_multiple_bugs=False,
+        suppress_health_check=all_of_them, report_multiple_bugs=False,
         phases=(Phase.generate, Phase.shrink), print_blob=False,
     )  # fmt: skip
     @given(st.data())

@@ -19,11 +19,12 @@ import attrs
 import numpy as np
 import onnx
 
+from seamline.provider import Array
 from seamline.tensors import dtype_name
 from seamline_testing.comparing import differences
 from seamline_testing.definitions import NotDefinedError, defined
 from seamline_testing.tolerances import class_of
-from seamline_testing.values import plain
+from seamline_testing.values import plain, widened
 
 __all__ = ["WRITTEN_ROUNDED", "WRONG", "Judgement", "judge"]
 
@@ -132,19 +133,20 @@ def _agree(one: Sequence[Any], other: Sequence[Any], kind: str) -> bool:
 
 def _near(one: Any, other: Any) -> bool:
     """Tell whether floats agree to three digits, and all else exactly."""
+    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
+        return _arrays_near(one, other)
     if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
         pairs = zip(one, other, strict=False)
         return len(one) == len(other) and all(_near(a, b) for a, b in pairs)
-    if one is None or other is None:
-        return one is other
+    return one is other
+
+
+def _arrays_near(one: Array, other: Array) -> bool:
     if one.shape != other.shape or dtype_name(one.dtype) != dtype_name(other.dtype):
         return False
     if one.dtype.kind in "biuO":
         return bool(np.array_equal(one, other))
-    wide = np.complex128 if one.dtype.kind == "c" else np.float64
-    close = np.allclose(
-        one.astype(wide), other.astype(wide), 1e-3, 1e-4, equal_nan=True
-    )
+    close = np.allclose(widened(one), widened(other), 1e-3, 1e-4, equal_nan=True)
     return bool(close)
 
 

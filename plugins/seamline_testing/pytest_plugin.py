@@ -62,18 +62,18 @@ class Kit:
         from seamline_testing.known_gaps import gaps_of
         from seamline_testing.workers import Workers
 
-        text = config.getoption("--provider")
+        text = str(config.getoption("--provider") or "")
         if not text:
             raise pytest.UsageError("name the provider under test: --provider NAME")
         quick = bool(config.getoption("--quick"))
         try:
             subject = _subject(text, config.getoption("--provider-plugin") or [])
             gaps = gaps_of(subject)
-            deadline = config.getoption("--check-deadline")
-            only = config.getoption("--checks")
+            deadline = float(config.getoption("--check-deadline") or 0)
+            only = str(config.getoption("--checks"))
             workers = Workers.open(subject, quick=quick, only=only, deadline=deadline)
             try:
-                require_device(workers, config.getoption("--require-device"))
+                require_device(workers, str(config.getoption("--require-device")))
             except BaseException:
                 workers.close()
                 raise
@@ -129,7 +129,8 @@ class _Heard:
         from seamline_testing.report import Report
 
         subject = _subject(
-            config.getoption("--provider"), config.getoption("--provider-plugin") or []
+            str(config.getoption("--provider")),
+            config.getoption("--provider-plugin") or [],
         )
         form = "quick" if config.getoption("--quick") else "full"
         took = time.monotonic() - self.start

@@ -156,8 +156,8 @@ def tolerance_for(dtype: np.dtype[np.generic], kind: str) -> Tolerance:
         return Tolerance(f"{name}/exact")
     narrow = eps > 1e-5
     if kind == "rounded":
-        factor = 1 if narrow else 4
-        return Tolerance(f"{name}/{kind}", relative=factor * eps, absolute=_tiny(name))
+        units = 1 if narrow else 4
+        return Tolerance(f"{name}/{kind}", relative=units * eps, absolute=_tiny(name))
     if kind == "function":
         return Tolerance(
             f"{name}/{kind}", (4 if narrow else 64) * eps, (4 if narrow else 16) * eps

@@ -153,8 +153,7 @@ def _watch(number: int, checks: Mapping[str, Check], subject: Subject) -> None:
                     finding = Finding(Outcome.CRASH, reply["crash"])
                     reply = {"finding": attrs.asdict(finding)}
                     runner = None
-                reply["seconds"] = time.perf_counter() - start
-                _say(out, reply)
+                _say(out, {**reply, "seconds": time.perf_counter() - start})
         finally:
             if runner is not None:
                 runner.ended()

@@ -163,6 +163,17 @@ def test_nan_and_infinity_reach_only_the_windows_that_see_them():
     np.testing.assert_array_equal(np.isinf(got), np.isinf(want))
 
 
+@pytest.mark.parametrize("kernel", [1, 3])
+def test_equal_channels_round_alike_wherever_their_tiles_are_cut(kernel):
+    """Sums that nearly overflow their precision show any other order of adding."""
+    one = normal(1, 520, kernel, kernel) * np.float32(1e6)
+    x, w = normal(1, 520, 7, 9), np.repeat(one, 50, 0)
+    node = helper.make_node("Conv", ["x", "w"], ["y"], pads=[kernel // 2] * 4)
+    like = [np.zeros((1, 50, 7, 9), np.float32)]
+    (got,) = run_node(TABLE, node, [x, w], like)
+    np.testing.assert_array_equal(got, np.repeat(got[:, :1], 50, 1))
+
+
 def test_an_empty_batch_gives_an_empty_output():
     node = helper.make_node("Conv", ["x", "w"], ["y"])
     like = np.zeros((0, 4, 3, 3), np.float32)

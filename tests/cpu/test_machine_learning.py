@@ -90,7 +90,7 @@ def words(*values):
 def test_columns_are_picked_from_the_last_axis():
     at = np.array([[2, 0]])
     np.testing.assert_array_equal(run("ArrayFeatureExtractor", X, at), X[:, [2, 0]])
-    agrees("ArrayFeatureExtractor", X[0], at)
+    assert "a vector" in refused("ArrayFeatureExtractor", X[0], at)
     texts = run("ArrayFeatureExtractor", words("a", "b").reshape(1, 2), np.array([1]))
     assert texts.tolist() == [["b"]]
     with pytest.raises(Exception, match="of 3 columns"):

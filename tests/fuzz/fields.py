@@ -1,5 +1,5 @@
 """
-Mutations that know the form of a proto and nothing of its meaning.
+Mutations that know the form of a proto, or that it is bytes, and nothing of its meaning.
 
 They go by protobuf's own description of the messages, so a field that a later ONNX adds
 is mutated as well.
@@ -13,7 +13,13 @@ import onnx
 from google.protobuf.descriptor import FieldDescriptor as Field
 from google.protobuf.message import Message
 
-__all__ = ["change_field", "drop_field", "messages", "swap_messages"]
+__all__ = [
+    "change_field",
+    "drop_field",
+    "messages",
+    "mutate_bytes",
+    "swap_messages",
+]
 
 _INTEGERS = (
     0, 1, 2, 3, 7, 16, 21, 64, 255, 1 << 16, 1 << 20, 1 << 30, (1 << 31) - 1, 1 << 31,
@@ -172,3 +178,27 @@ def swap_messages(model: onnx.ModelProto, rng: Random) -> None:
     if first.ByteSize() + second.ByteSize() < 1 << 16:
         one.CopyFrom(second)
         other.CopyFrom(first)
+
+
+def mutate_bytes(data: bytes, rng: Random) -> bytes:
+    """Change the bytes of a file: flipped, cut, repeated, lengths made wrong."""
+    changed = bytearray(data)
+    for _ in range(rng.choice((1, 1, 1, 2, 6))):
+        if not changed:
+            break
+        at = rng.randrange(len(changed))
+        size = rng.choice((1, 2, 4, 16, 200))
+        how = rng.randrange(6)
+        if how == 0:
+            changed[at] ^= 1 << rng.randrange(8)
+        elif how == 1:
+            changed[at] = rng.choice((0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)))
+        elif how == 2:
+            del changed[at : at + size]
+        elif how == 3:
+            changed[at:at] = changed[at : at + size]
+        elif how == 4:
+            changed[at:at] = bytes(rng.randrange(256) for _ in range(min(size, 16)))
+        else:
+            del changed[at:]
+    return bytes(changed)

@@ -8,7 +8,8 @@ from random import Random
 import attrs
 import onnx
 
-from tests.fuzz.mutations import mutate, mutate_bytes
+from tests.fuzz.fields import mutate_bytes
+from tests.fuzz.mutations import mutate
 from tests.fuzz.seeds import WEIGHTS, Seed
 
 __all__ = ["Input", "input_at"]
@@ -47,12 +48,12 @@ def input_at(seeds: Sequence[Seed], seed: int, index: int) -> Input:
     suite = [one for one in seeds if "/" in one.name]
     origin = rng.choice(suite if suite and rng.random() < 0.6 else written)
     data, form = origin.model, rng.choice(("path", "path", "bytes", "proto"))
-    if rng.random() < 0.85:
+    if rng.random() < 0.95:
         model = origin.proto()
         mutate(model, rng)
         if model.ByteSize() <= _LARGEST:
             data = model.SerializeToString()
-    if rng.random() < 0.2 or data == origin.model:
+    if rng.random() < 0.12 or data == origin.model:
         data = mutate_bytes(data, rng)
         form = "path" if rng.random() < 0.6 else "bytes"
     files = dict(origin.files) or {"weights.bin": WEIGHTS}

@@ -187,6 +187,46 @@ def test_a_body_that_diverges_is_blamed_on_the_node_that_holds_it(tmp_path, halv
     assert apart(found.divergence.excerpt, both, closeness_of(""))[0] == "m"
 
 
+def test_a_wrong_value_is_found_where_a_later_node_cannot_be_run(tmp_path, plugin):
+    table = KernelTable("miscounts")
+
+    @table.simple("Abs")
+    def absolute(x):
+        return np.abs(x) + 1
+
+    text = """
+    <ir_version: 10, opset_import: ["" : 21]>
+    g (float[N] x, int64[1] n) => (float[K] y) {
+      s = Abs (n)
+      t = Neg (s)
+      u = Neg (t)
+      y = Reshape (x, u)
+    }
+    """
+    given = {**feeds(x=[1, 2, 3, 4]), "n": np.array([4])}
+    both = sides("miscounts", plugin(table))
+    found = compare(saved(tmp_path / "m.onnx", text), both, given)
+    assert "Reshape" in found.failed
+    assert found.divergence.node.op_type == "Abs"
+
+
+def test_a_node_that_one_list_cannot_run_is_named(tmp_path, plugin):
+    table = KernelTable("falls")
+
+    @table.simple("Abs")
+    def absolute(x):
+        raise ValueError("it fell")
+
+    found = compare(
+        saved(tmp_path / "m.onnx", CHAIN),
+        sides("falls", plugin(table)),
+        feeds(x=X, w=[1] * 6),
+    )
+    assert found.diverges
+    assert (found.divergence.node.op_type, found.divergence.index) == ("Abs", 2)
+    assert "it fell" in found.divergence.said
+
+
 def test_random_numbers_are_not_compared(tmp_path):
     text = """
     <ir_version: 10, opset_import: ["" : 21]>

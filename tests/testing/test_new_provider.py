@@ -11,10 +11,10 @@ import tomllib
 import numpy as np
 import pytest
 from onnx import parser
+from tests.docs.code_blocks import ROOT
 
 from seamline.pipeline import Pipeline
 from seamline_testing.scaffold import ScaffoldError, names_for, write_package
-from tests.docs.code_blocks import ROOT
 
 
 @pytest.fixture(scope="module")
