@@ -10,11 +10,11 @@ import argparse
 
 import numpy as np
 import onnxruntime as ort
-
-import seamline
 from tests.bench.measuring import alternating, machine, table, write_record
 from tests.models.fetched import NotThereError
 from tests.models.inputs import BY_NAME
+
+import seamline
 
 
 def contestants(path, feeds, threads):

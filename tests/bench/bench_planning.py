@@ -13,6 +13,8 @@ import gc
 import time
 
 import numpy as np
+from tests.bench.chains import chain
+from tests.bench.measuring import machine, table, write_record
 
 from seamline.claims import collect
 from seamline.constants import Constants
@@ -20,8 +22,6 @@ from seamline.graph import load
 from seamline.pipeline import Pipeline
 from seamline.placement import place
 from seamline.plan import partition, whole
-from tests.bench.chains import chain
-from tests.bench.measuring import machine, table, write_record
 
 STAGES = ("load", "claim", "place", "plan", "open and first run")
 SIZES = (1000, 2000, 5000, 10000, 20000)

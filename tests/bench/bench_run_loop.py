@@ -13,10 +13,10 @@ import argparse
 
 import numpy as np
 import onnxruntime as ort
-
-import seamline
 from tests.bench.chains import chain
 from tests.bench.measuring import alternating, machine, table, write_record
+
+import seamline
 
 
 def contestants(nodes):

@@ -3,13 +3,13 @@
 import numpy as np
 import onnx
 import pytest
+from tests.conformance.outcomes import plain
+from tests.conformance.test_node_suite import by_operator
 
 from seamline.constants import Constants
 from seamline.graph import load
 from seamline.shapes import resolve
 from seamline.tensors import TensorType, dtype_name, numpy_dtype, type_of_array
-from tests.conformance.outcomes import plain
-from tests.conformance.test_node_suite import by_operator
 
 
 def as_held(value):

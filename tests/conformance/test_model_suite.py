@@ -7,12 +7,12 @@ import onnx
 import onnx.version_converter
 import pytest
 from onnx.backend.test.loader import load_model_tests
+from tests.conformance.outcomes import PROVIDERS, differences, plain
 
 from seamline.backend import Backend
 from seamline.errors import KernelError, ModelError, UnclaimedNodeError
 from seamline.versions import OLDEST_OPSET
 from seamline_testing.tolerances import class_of
-from tests.conformance.outcomes import PROVIDERS, differences, plain
 
 KINDS = ("simple", "pytorch-converted", "pytorch-operator")
 

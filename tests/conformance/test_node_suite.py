@@ -7,11 +7,11 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
+from tests.conformance.outcomes import DECLINED, RIGHT, SUBJECT
 
 from seamline_testing.numerics import case_check
 from seamline_testing.results import Outcome
 from seamline_testing.suites import node_cases
-from tests.conformance.outcomes import DECLINED, RIGHT, SUBJECT
 
 #: Cases that no two oracles agree on, and why; the kit says NOT_RUN of them.
 UNDECIDED = {

@@ -3,11 +3,11 @@
 import numpy as np
 import onnx
 import pytest
+from tests.conformance.outcomes import DECLINED, PASS, plain, run_case
+from tests.conformance.test_node_suite import by_operator, declined_in
 
 from seamline_testing.draws import PROPERTIES
 from seamline_testing.oracles import judge
-from tests.conformance.outcomes import DECLINED, PASS, plain, run_case
-from tests.conformance.test_node_suite import by_operator, declined_in
 
 
 def as_constants(model, inputs):

@@ -10,14 +10,14 @@ import functools
 import numpy as np
 import onnx
 import pytest
+from tests.conformance.forms import forms_of
+from tests.conformance.outcomes import PASS, plain, run_case
+from tests.conformance.test_node_suite import by_operator
 
 from seamline.versions import OLDEST_OPSET
 from seamline_cpu.kernels import TABLE
 from seamline_testing.oracles import by_onnxruntime, judge
 from seamline_testing.suites import node_cases
-from tests.conformance.forms import forms_of
-from tests.conformance.outcomes import PASS, plain, run_case
-from tests.conformance.test_node_suite import by_operator
 
 CASES_EACH = 4  #: cases of the suite that are tried in another version
 NEWEST = onnx.defs.onnx_opset_version()

@@ -11,9 +11,9 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper
+from tests.docs.code_blocks import PAGES, ROOT, blocks_of, name_of
 
 from seamline.cli import app
-from tests.docs.code_blocks import PAGES, ROOT, blocks_of, name_of
 
 WITH_RUNNABLE = [
     page for page in PAGES if any(b.mark == "runnable" for b in blocks_of(page))

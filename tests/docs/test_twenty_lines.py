@@ -11,7 +11,6 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper
-
 from tests.docs.code_blocks import ROOT
 from tests.models.fetched import NotThereError, folder_of
 

@@ -10,9 +10,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
-from seamline import variants as variants_module
-from seamline.errors import ContractError, SeamlineError
 from tests.core.toy_kernels import definitions_table
 from tests.core.toys import (
     FAR,
@@ -23,6 +20,9 @@ from tests.core.toys import (
     model,
     open_over,
 )
+
+from seamline import variants as variants_module
+from seamline.errors import ContractError, SeamlineError
 
 f32 = np.float32
 SPLIT = {"Neg": "far", "Add": "a"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.core.toys import model
 
 from seamline.errors import ContractError, RunError
 from seamline.pipeline import Pipeline
@@ -11,7 +12,6 @@ from seamline.provider import Gauges
 from seamline_testing.twin import Fault, Faults, Step
 from seamline_testing.twin.host_virtual_memory import VirtualMemoryError
 from seamline_testing.twin.plugin import TwinPlugin
-from tests.core.toys import model
 
 f32 = np.float32
 TEXT = """g (float[4] x) => (y) <float[1] w = {2}> {

@@ -14,6 +14,7 @@ import threading
 
 import numpy as np
 import pytest
+from tests.core.toys import model
 
 from seamline.errors import ContractError, ProviderError, RunError, SeamlineError
 from seamline.pipeline import Pipeline
@@ -21,7 +22,6 @@ from seamline.provider import HOST, Gauges
 from seamline_testing.twin import Fault, Faults, How, Step
 from seamline_testing.twin.plugin import TwinPlugin
 from seamline_testing.twin.streams import Operation
-from tests.core.toys import model
 
 f32 = np.float32
 TEXT = """g (float[n] x, bool c, int64[k] s) => (y, z, late, i) <float[1] w = {2}> {

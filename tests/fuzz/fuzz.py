@@ -20,7 +20,6 @@ from collections import Counter
 from pathlib import Path
 
 import attrs
-
 from tests.fuzz.inputs import Input, input_at
 from tests.fuzz.judging import Finding, warm_up
 from tests.fuzz.minimising import minimised

@@ -7,7 +7,6 @@ from random import Random
 
 import attrs
 import onnx
-
 from tests.fuzz.fields import mutate_bytes
 from tests.fuzz.mutations import mutate
 from tests.fuzz.seeds import WEIGHTS, Seed

@@ -19,12 +19,12 @@ from pathlib import Path
 
 import attrs
 import onnx
+from tests.fuzz.inputs import Input
+from tests.fuzz.seeds import Seed
 
 from seamline.errors import ContractError, SeamlineError
 from seamline.pipeline import Pipeline
 from seamline.settings import Settings
-from tests.fuzz.inputs import Input
-from tests.fuzz.seeds import Seed
 
 __all__ = ["Finding", "Place", "Watch", "judge", "warm_up"]
 

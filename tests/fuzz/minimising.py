@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 import attrs
 import onnx
 from google.protobuf.message import Message
-
 from tests.fuzz.inputs import Input
 
 __all__ = ["minimised"]

@@ -13,7 +13,6 @@ from random import Random
 import onnx
 from google.protobuf.message import DecodeError
 from onnx import helper
-
 from tests.fuzz.fields import change_field, drop_field, messages, swap_messages
 from tests.fuzz.odd_values import ATTRIBUTES, NUMBERS, PLACES, SIZES
 

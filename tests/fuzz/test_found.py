@@ -163,3 +163,9 @@ def test_a_sequence_map_with_more_inputs_than_its_body_is_refused():
               => (float[2] q) { q = Neg(p) }>"""
     inputs = "float[2] x, seq(float[2]) t, int64[1] n"
     refused(written(body, inputs, "seq(float[2]) y"), "SequenceMap")
+
+
+def test_a_convolution_whose_window_is_one_larger_than_its_input_gives_nothing():
+    model = written("y = Conv(x, w)", "float[1, 1, 3, 2] x, float[1, 1, 4, 2] w")
+    plan = planned(model)
+    assert [segment.provider for segment in plan.segments] == ["cpu"]

@@ -14,7 +14,6 @@ from random import Random
 
 import numpy as np
 import pytest
-
 from tests.fuzz import judging, workers
 from tests.fuzz.fields import mutate_bytes
 from tests.fuzz.inputs import Input, input_at

@@ -21,7 +21,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import attrs
-
 from tests.fuzz.inputs import Input
 from tests.fuzz.judging import Finding, Place, Watch, judge
 

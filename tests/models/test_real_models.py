@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.models.inputs import MODELS
 
 import seamline
-from tests.models.inputs import MODELS
 
 ort = pytest.importorskip("onnxruntime")
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import onnx_ir as ir
+from tests.node_cases import attributes_of
 
 from seamline.graph import Node, read_only
 from seamline.provider import NodeView, SegmentSpec
 from seamline.tensors import TensorType, dtype_name, numpy_dtype
-from tests.node_cases import attributes_of
 
 
 def segment_of(text, *, sizes=True):

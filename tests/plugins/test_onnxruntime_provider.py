@@ -10,13 +10,13 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from tests.node_cases import Kept, view_of_node
+from tests.plugins.segments import run_segment, segment_of
 
 from seamline.errors import BuildError, ContractError, KernelError, RecordingError
 from seamline.pipeline import Pipeline
 from seamline.provider import Claim, Executable, NodeView, Provider, Refusal
 from seamline.tensors import TensorType
-from tests.node_cases import Kept, view_of_node
-from tests.plugins.segments import run_segment, segment_of
 
 pytest.importorskip("onnxruntime")
 

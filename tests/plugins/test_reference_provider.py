@@ -6,13 +6,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
+from tests.node_cases import Kept, view_of_node
+from tests.plugins.segments import run_segment, segment_of
 
 from seamline.errors import KernelError, RecordingError
 from seamline.provider import Claim, Executable, Provider, Refusal
 from seamline_reference import plugin
 from seamline_reference.provider import ReferenceProvider
-from tests.node_cases import Kept, view_of_node
-from tests.plugins.segments import run_segment, segment_of
 
 HEAD = '<ir_version: 10, opset_import: ["" : 21, "other" : 1]>\n'
 

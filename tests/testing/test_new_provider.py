@@ -138,8 +138,7 @@ def test_its_kernels_run_a_model_as_defined(package, monkeypatch):
     np.testing.assert_allclose(y, raised / raised.sum(0), rtol=1e-6)
 
 
-@pytest.mark.slow
-def test_it_passes_the_whole_kit_in_a_clean_environment(package, tmp_path):
+def test_it_passes_the_quick_kit_in_a_clean_environment(package, tmp_path):
     """Its only packages are those that the wheel and the package ask for."""
     wheels, home = tmp_path / "wheels", tmp_path / "environment"
     pip = ("-m", "pip", "--disable-pip-version-check")
@@ -149,6 +148,6 @@ def test_it_passes_the_whole_kit_in_a_clean_environment(package, tmp_path):
     (wheel,) = wheels.glob("*.whl")
     call(python, *pip, "install", f"seamline[testing] @ {wheel.as_uri()}")
     call(python, *pip, "install", package)
-    said = call(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=package)
+    said = call(python, "-m", "pytest", "-q", "--quick", cwd=package)
     assert " passed" in said
     assert " failed" not in said

@@ -233,7 +233,7 @@ def _workspace(view: NodeView) -> int:
         return 0
     kinds = (view.inputs[0], view.inputs[1], view.outputs[0])
     x, w, y = (kind.sizes for kind in kinds)  # type: ignore[union-attr]
-    if kinds[0].dtype == "float64" or len(x) > 5:  # type: ignore[union-attr]
+    if kinds[0].dtype == "float64" or len(x) > 5 or 0 in y:  # type: ignore[union-attr]
         return 0
     groups = view.attributes.get("group", 1)
     window = _compact(_window(view, x, w, y))
