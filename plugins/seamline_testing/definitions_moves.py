@@ -153,6 +153,8 @@ def _pad(op: Operands) -> Array:
         around[axis] = (pads[position], pads[len(axes) + position])
     if mode == "constant":
         value = op.raw[2] if len(op.raw) > 2 else None
+        if value is None and x.dtype.hasobject:
+            return np.pad(x, around, constant_values="")
         fill = op.get("value", 0.0) if value is None else value.ravel()[0]
         return np.pad(x, around, constant_values=x.dtype.type(fill))
     if mode not in ("edge", "wrap", "reflect") or not x.size:
@@ -179,6 +181,8 @@ def _depth(op: Operands) -> Array:
 
 @define("Trilu")
 def _trilu(op: Operands) -> Array:
+    if _moved(op).dtype.hasobject:
+        raise NotDefinedError("zero among text")
     k = op.maybe(1)
     keep = np.triu if op.get("upper", 1) else np.tril
     ones = np.ones(_moved(op).shape[-2:], bool)

@@ -27,6 +27,9 @@ _REDUCTIONS = (
     "ReduceProd ReduceSum ReduceSumSquare"
 )
 
+#: Operators with a default that float32 does not hold.
+_INEXACT = frozenset({"HardSigmoid", "LeakyRelu"})
+
 
 def _ints(*values: int) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
     return np.array(values, np.int64)
@@ -34,7 +37,10 @@ def _ints(*values: int) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
 
 def _unary(d: Drawer) -> Inputs:
     least = 1 if d.operator == "NonZero" else 0
-    return [d.values(d.shape(least))], {}
+    # Whether a default such as 0.01 is that number or the float32 nearest to it is left
+    # open, and shows in float64 alone; what a model says itself is a float32.
+    said = {"alpha": 0.3} if d.dtype == np.float64 and d.operator in _INEXACT else {}
+    return [d.values(d.shape(least))], said
 
 
 def _binary(d: Drawer) -> Inputs:

@@ -248,9 +248,9 @@ def driven(provider: Provider, sample: Sample, *, bound: bool = True) -> Driven:
     claims = claims_of(provider, views)
     if isinstance(claims, str):
         violation(f"{sample.name}: claimed before, now refused: {claims}")
-    spec = SegmentSpec(
-        "sample", views, tuple(sample.inputs), sample.outputs, sample.read[0].opsets
-    )
+    read = {name for view in views for name in view.node.reads}
+    inputs = tuple(name for name in sample.inputs if name in read)
+    spec = SegmentSpec("sample", views, inputs, sample.outputs, sample.read[0].opsets)
     with asked("build()", BuildError):
         executable = provider.build(spec, Kept({}))
     made = Driven(sample, provider, memory_of(provider), views, claims, executable)

@@ -205,7 +205,7 @@ def _named(inputs: list[Array | None]) -> tuple[dict[str, Array], list[str]]:
 
 def laid_out(x: Array, layout: str) -> Array:
     """Give equal values in another layout."""
-    if layout == "transposed":
+    if layout == "transposed" and x.ndim:  # else a scalar would become a vector
         return np.ascontiguousarray(x.T).T
     if layout == "every other" and x.ndim:
         wide = np.repeat(x, 2, axis=-1)
