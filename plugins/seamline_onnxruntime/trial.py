@@ -146,17 +146,15 @@ def has_own_kernel(node: NodeView) -> bool:
 @cache
 def _last_with(domain: str, op_type: str, since_version: int) -> int:
     """Give the last opset with this version of a function; its own for other operators."""
-    try:
-        schema = onnx.defs.get_schema(op_type, since_version, domain)
-    except onnx.defs.SchemaError:  # an operator of onnxruntime's own
+    if domain or not onnx.defs.has(op_type, since_version, domain):
         return since_version
-    has_body = schema.has_function  # type: ignore[attr-defined]  # not in its stubs
-    if not (has_body or schema.has_context_dependent_function):  # type: ignore[attr-defined]
+    schema: Any = onnx.defs.get_schema(op_type, since_version, domain)  # typed in part
+    if not (schema.has_function or schema.has_context_dependent_function):
         return since_version
-    last = onnx.defs.onnx_opset_version() if not domain else since_version
+    last = onnx.defs.onnx_opset_version()
     while onnx.defs.get_schema(op_type, last, domain).since_version > since_version:
         last -= 1
-    return max(last, since_version)
+    return last
 
 
 @cache
