@@ -21,7 +21,7 @@ import attrs
 from seamline.capture_check import verified
 from seamline.errors import CaptureMismatchError, RecordingError, SeamlineError
 from seamline.planned import Segment
-from seamline.provider import Executable, Provider, Recording
+from seamline.provider import Executable, Provider, Recording, cuts_capture
 
 if TYPE_CHECKING:
     from seamline.program import Program
@@ -141,9 +141,12 @@ class CapturedSegment:
         self._now()
 
     def _quarantine(self, error: RecordingError) -> None:
-        said = error.why
-        if error.node in self.step.nodes:
-            self.program.engine.quarantined[error.node] = said
+        said, engine = error.why, self.program.engine
+        # A provider that records around nodes leaves them in place by itself.
+        cuts = cuts_capture(engine.providers[self.step.provider])
+        cuts = cuts or isinstance(error, CaptureMismatchError)
+        if cuts and error.node in self.step.nodes:
+            engine.quarantined[error.node] = said
             self.program.stale = len(self.step.nodes) > 1
             said = f"node {error.node!r}: {said}"
         self._stay_eager(said)

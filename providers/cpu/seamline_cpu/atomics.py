@@ -28,6 +28,7 @@ __all__ = [
     "launch",
     "longs",
     "run_alone",
+    "run_list",
     "serve",
 ]
 
@@ -162,11 +163,8 @@ def run_alone(function: int, arguments: int, shares: int) -> None:
 
 
 @jit
-def launch(control: int, function: int, arguments: int, shares: int) -> None:
-    """Offer a command to the workers, work with them, and return when it is done."""
-    if _swap(control + 192, 0, 1) != 0:
-        run_alone(function, arguments, shares)
-        return
+def _offer(control: int, function: int, arguments: int, shares: int) -> None:
+    """Offer a command, for a caller that holds the crew, and return when it is done."""
     _store(control + 128, function)
     _store(control + 136, arguments)
     _store(control + 64, 0)
@@ -176,19 +174,51 @@ def launch(control: int, function: int, arguments: int, shares: int) -> None:
     _help(control, ticket)
     while _load(control + 64) < shares:
         _pause()
+
+
+@jit
+def launch(control: int, function: int, arguments: int, shares: int) -> None:
+    """Offer a command to the workers, work with them, and return when it is done."""
+    if _swap(control + 192, 0, 1) != 0:
+        run_alone(function, arguments, shares)
+        return
+    _offer(control, function, arguments, shares)
     _store(control + 192, 0)
 
 
 @jit
+def run_list(control: int, table: int, count: int) -> None:
+    """
+    Run ``count`` commands in step: rows of function, arguments and shares at ``table``.
+
+    The crew is held from the first to the last, so its workers stay awake in between;
+    with ``control`` 0, or where another caller holds the crew, all runs in this thread.
+    """
+    held = control != 0 and _swap(control + 192, 0, 1) == 0
+    for row in range(table, table + 24 * count, 24):
+        function, arguments, shares = _load(row), _load(row + 8), _load(row + 16)
+        if shares > 1 and held:
+            _offer(control, function, arguments, shares)
+        else:
+            run_alone(function, arguments, shares)
+    if held:
+        _store(control + 192, 0)
+
+
+@jit
 def serve(control: int, seen: int, spins: int) -> int:
-    """Help with commands until none came for ``spins`` pauses; -1 when told to end."""
+    """
+    Help with commands until none came for ``spins`` pauses; -1 when told to end.
+
+    Pauses while a caller holds the crew do not count: more is about to come.
+    """
     idle = 0
     while idle < spins:
         if _load(control + 256) != 0:
             return -1
         ticket = _load(control)
         if (ticket >> 32) == seen:
-            idle += 1
+            idle = 0 if _load(control + 192) != 0 else idle + 1
             _pause()
             continue
         seen = ticket >> 32

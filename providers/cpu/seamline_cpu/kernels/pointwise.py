@@ -18,6 +18,7 @@ import numpy as np
 
 from seamline.kernels import Call, Run
 from seamline.provider import Array
+from seamline_cpu.binding import in_order
 from seamline_cpu.kernels.rows import threads_of
 from seamline_cpu.pool import run_shares
 
@@ -73,14 +74,7 @@ def in_parallel(parts: Sequence[Run]) -> Run:
 
 def in_sequence(parts: Sequence[Run]) -> Run:
     """Give one function that runs the parts in turn."""
-    if len(parts) == 1:
-        return parts[0]
-
-    def run() -> None:
-        for part in parts:
-            part()
-
-    return run
+    return in_order(parts)
 
 
 def shared_out(
