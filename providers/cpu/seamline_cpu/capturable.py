@@ -10,6 +10,7 @@ names it among those that were ``left``.
 from __future__ import annotations
 
 from seamline.provider import NodeView
+from seamline_cpu.kernels.broadcast_commands import BINARY, UNARY
 from seamline_cpu.recording import IN_PYTHON
 
 __all__ = ["not_capturable"]
@@ -18,6 +19,8 @@ _CONTRIB = "com.microsoft::"
 #: Operators whose float32 form is made of commands.
 _NATIVE = frozenset(
     [
+        *BINARY,
+        *UNARY,
         "BatchNormalization",
         "Conv",
         "LayerNormalization",

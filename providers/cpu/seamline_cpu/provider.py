@@ -64,7 +64,6 @@ class CpuSegment(KernelSegment):
         self.limit.apply()
         KernelSegment.timed(self, clock, report)
 
-
     def record(self) -> Recording:
         """Make lists of its commands; see :mod:`seamline_cpu.recording`."""
         if self._finds_sizes:
