@@ -13,6 +13,7 @@ spins on one word does not slow a core that writes another:
 
 from __future__ import annotations
 
+import os
 import platform
 from typing import Any
 
@@ -88,6 +89,21 @@ def _pause(context: Any) -> Any:
             kind = ir.FunctionType(ir.VoidType(), [])
             name = "llvm.x86.sse2.pause"
             builder.call(cgutils.get_or_insert_function(builder.module, kind, name), [])
+        return context.get_dummy_value()
+
+    return types.void(), generate
+
+
+@native
+def _nap(context: Any) -> Any:
+    """Give the core to others for some 50 to 100 us, where the system has ``usleep``."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        if os.name == "posix":
+            word = ir.IntType(32)
+            kind = ir.FunctionType(word, [word])
+            sleep = cgutils.get_or_insert_function(builder.module, kind, "usleep")
+            builder.call(sleep, [ir.Constant(word, 20)])
         return context.get_dummy_value()
 
     return types.void(), generate
@@ -210,7 +226,8 @@ def serve(control: int, seen: int, spins: int) -> int:
     """
     Help with commands until none came for ``spins`` pauses; -1 when told to end.
 
-    Pauses while a caller holds the crew do not count: more is about to come.
+    While a caller holds the crew more is to come, and nobody could wake this thread from
+    compiled code: it naps, so that a long command of one share leaves its core to others.
     """
     idle = 0
     while idle < spins:
@@ -218,8 +235,12 @@ def serve(control: int, seen: int, spins: int) -> int:
             return -1
         ticket = _load(control)
         if (ticket >> 32) == seen:
-            idle = 0 if _load(control + 192) != 0 else idle + 1
-            _pause()
+            idle += 1
+            if idle < spins:
+                _pause()
+            elif _load(control + 192) != 0:
+                _nap()
+                idle -= 1
             continue
         seen = ticket >> 32
         _help(control, ticket)

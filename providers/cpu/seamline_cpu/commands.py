@@ -93,8 +93,7 @@ def bind(
 
     def run() -> None:
         crew = _crew
-        if crew.asleep or len(crew.workers) < shares - 1:
-            crew.rouse(shares - 1)
+        crew.ready(shares - 1)
         launch(crew.control, target, where, shares)
 
     return Native(run).over(rows, kept)
@@ -131,8 +130,7 @@ def in_list(rows: Sequence[tuple[int, int, int]], keep: object = None) -> Native
 
     def run() -> None:
         crew = _crew
-        if crew.asleep or len(crew.workers) < most - 1:
-            crew.rouse(most - 1)
+        crew.ready(most - 1)
         run_list(crew.control, where, count)
 
     return Native(run).over(tuple(rows), kept)
@@ -168,7 +166,18 @@ class _Crew:
         self.control = start + -start % 64
         self.workers: list[_Worker] = []
         self.asleep = 0
+        self.cores: set[int] = set()
         self._lock = threading.Lock()
+
+    def ready(self, size: int) -> None:
+        """Have workers awake, and none on the core that the caller was moved to."""
+        if self.asleep or len(self.workers) < size:
+            self.rouse(size)
+        elif _current_core is not None and _current_core() in self.cores:
+            with self._lock:
+                for worker in self.workers:
+                    _part_from_caller(worker)
+                self.cores = {worker.core for worker in self.workers}
 
     def rouse(self, size: int) -> None:
         """Have ``size`` workers, or as many as can be started, and wake all."""
@@ -188,6 +197,7 @@ class _Crew:
                     return
                 self.workers.append(worker)
             self._wake()
+            self.cores = {worker.core for worker in self.workers}
 
     def _wake(self) -> None:
         for worker in self.workers:

@@ -24,8 +24,8 @@ from seamline_cpu.kernels.rows import elementwise, matrix, threads_of
 __all__ = ["BINARY", "UNARY", "bind_binary", "bind_unary", "folded"]
 
 f4 = np.float32
-#: Elements from which more threads pay: some 10 us of work.
-_SHARED_FROM = 65_536
+#: Elements from which more threads pay: below, a thread that is held up costs more than it saves.
+_SHARED_FROM = 524_288
 _LINE = 16  # floats of a cache line, which two threads must not share
 _ADD, _SUB, _MUL, _DIV = 0, 1, 2, 3
 _NEG, _ABS, _SQRT, _RECIPROCAL, _FLOOR, _CEIL, _RELU = 0, 1, 2, 3, 4, 5, 6
