@@ -20,6 +20,13 @@ from seamline.pipeline import Pipeline
 from seamline_cpu import commands
 from seamline_cpu.atomics import longs
 from seamline_cpu.commands import Native, bind, command, in_list
+from seamline_cpu.kernels.broadcast_commands import (
+    BINARY,
+    UNARY,
+    bind_binary,
+    bind_unary,
+    folded,
+)
 
 f32 = np.float32
 ROOT = pathlib.Path(__file__).parents[2]
@@ -306,3 +313,67 @@ def test_a_process_ends_cleanly_after_replays_also_while_another_thread_runs():
         print("last")
     """)
     assert (done.returncode, done.stdout) == (0, "last\n"), done.stderr
+
+
+# --- arithmetic as commands -----------------------------------------------------------
+
+
+class Call:
+    options = {"num_threads": 2}  # noqa: RUF012
+
+
+SHAPES = [
+    ((), ()), ((1,), (1,)), ((7,), ()), ((), (7,)), ((3, 5), (5,)), ((3, 1), (3, 5)),
+    ((2, 3, 4), (3, 1)), ((2, 1, 4), (3, 4)), ((4, 1), (1, 6)), ((2, 5, 3, 3), (5, 1, 1)),
+    ((2, 3, 4, 5), (3, 1, 5)), ((3, 1, 5, 1), (2, 1, 4)), ((800, 700), (700,)),
+    ((800, 700), (800, 1)), ((1, 600_000), (600_000,)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("op", BINARY)
+@pytest.mark.parametrize(("one", "other"), SHAPES, ids=str)
+def test_arithmetic_by_commands_has_the_bits_of_numpy(op, one, other):
+    ufunc = {"Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Div": np.divide}[
+        op
+    ]
+    rng = np.random.default_rng(7)
+    for a, b in ((one, other), (other, one)):
+        a, b = (np.asarray(rng.standard_normal(s), f32) for s in (a, b))
+        want = np.asarray(ufunc(a, b))
+        out = np.full_like(want, np.nan)
+        run = bind_binary(op, Call, a, b, out)
+        if run is None:
+            steps = [np.broadcast_to(x, want.shape).strides for x in (a, b, want)]
+            assert len(folded(want.shape, steps)[0]) > 3
+            continue
+        run()
+        assert out.tobytes() == want.tobytes()
+
+
+def test_an_output_larger_than_both_operands_is_left_to_numpy():
+    a, b = np.ones((1, 1), f32), np.ones(1, f32)
+    assert bind_binary("Add", Call, a, b, np.empty((1, 4), f32)) is None
+
+
+def test_an_operand_may_be_the_output():
+    a, b = np.arange(12, dtype=f32).reshape(3, 4), np.arange(4, dtype=f32)
+    want = a - b
+    bind_binary("Sub", Call, a, b, a)()
+    np.testing.assert_array_equal(a, want)
+
+
+@pytest.mark.parametrize("op", UNARY)
+@pytest.mark.parametrize("size", [1, 5, 64, 600_000])
+def test_functions_by_commands_have_the_bits_of_numpy(op, size):
+    functions = {
+        "Neg": np.negative, "Abs": np.absolute, "Sqrt": np.sqrt, "Floor": np.floor,
+        "Reciprocal": np.reciprocal, "Ceil": np.ceil, "Relu": lambda x: np.where(x < 0, f32(0), x),
+    }  # fmt: skip
+    x = np.random.default_rng(3).standard_normal(size).astype(f32) * 9
+    x[:: max(1, size // 7)] = np.resize(
+        [0, -0.0, np.inf, -np.inf, 2.5], x[:: max(1, size // 7)].shape
+    )
+    out = np.empty_like(x)
+    bind_unary(op, Call, x, out)()
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(out, functions[op](x))

@@ -28,6 +28,7 @@ _NATIVE = frozenset(
         "RMSNormalization",
         "SimplifiedLayerNormalization",
         "Softmax",
+        "Sum",
         f"{_CONTRIB}FusedConv",
         f"{_CONTRIB}SimplifiedLayerNormalization",
     ]

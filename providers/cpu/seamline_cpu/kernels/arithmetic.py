@@ -81,8 +81,15 @@ def _chain(call: Call, ufunc: Any) -> list[Run]:
     out = call.outputs[0]
     if len(given) == 1:
         return [functools.partial(np.copyto, out, given[0])]
-    runs = [bind_ufunc(call, ufunc, given[0], given[1])]
-    return runs + [bind_ufunc(call, ufunc, out, x) for x in given[2:]]
+    pairs = [(given[0], given[1]), *[(out, x) for x in given[2:]]]
+    return [_folding(call, ufunc, a, b) for a, b in pairs]
+
+
+def _folding(call: Call, ufunc: Any, a: Array, b: Array) -> Run:
+    native = (
+        bind_binary("Add", call, a, b, call.outputs[0]) if ufunc is np.add else None
+    )
+    return native or bind_ufunc(call, ufunc, a, b)
 
 
 def _fold(ufunc: Any, call: Call) -> Run:

@@ -214,7 +214,7 @@ def bind_binary(op: str, call: Call, a: Array, b: Array, out: Array) -> Native |
     if not (along_a[-1] in (0, 1) and along_b[-1] in (0, 1)):
         return None
     if along_a[-1] == along_b[-1] == 0:
-        along_a[-1] = 1
+        return None  # both spread over an output that is larger than either
     where = [x.ctypes.data for x in (a, b, out)]
     arguments = [BINARY[op], *sizes, *where, *along_a, *along_b]
     return bind(_binary, arguments, _shares(call, out.size), keep=(a, b, out))
