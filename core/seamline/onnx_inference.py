@@ -45,6 +45,7 @@ FOLLOWED = frozenset({"Cast", "Div"})
 
 #: Elements of a value that may decide sizes; larger ones never do.
 _DATA_LIMIT = 4096
+_FAR = 2**31 - 2  #: bounds past it say "to the end", in 32 bits or 64
 
 
 def guesses(node: Node, known: Callable[[str], Array | None]) -> bool:
@@ -54,8 +55,9 @@ def guesses(node: Node, known: Callable[[str], Array | None]) -> bool:
     ``Split`` and ``Squeeze`` whose parts or axes come from a value that is not known are
     sized as if they were left out; an aspect ratio that ``Resize`` keeps is measured over
     axes that it does not resize; ``Slice`` backwards from before the first element, which
-    starts at the first, is taken for empty or whole; ``Unique`` along an axis becomes a
-    vector; and ``MelWeightMatrix`` reads another layout.
+    starts at the first, is taken for empty or whole, and so is one backwards from far
+    behind the last, or forwards to far before the first; ``Unique`` along an axis becomes
+    a vector; and ``MelWeightMatrix`` reads another layout.
     """
     if node.domain:
         return False
@@ -64,14 +66,23 @@ def guesses(node: Node, known: Callable[[str], Array | None]) -> bool:
         return bool(given) and known(given) is None
     if node.op_type == "Resize":
         return "keep_aspect_ratio_policy" in node.attributes
-    if node.op_type == "Slice" and len(node.inputs) > 4:
-        starts, steps = known(node.inputs[1]), known(node.inputs[4])
-        if starts is None or steps is None:
-            return False
-        return bool(((steps < 0) & (starts < -1)).any())
+    if node.op_type == "Slice":
+        return _guesses_slice(node, known)
     if node.op_type == "Unique":
         return "axis" in node.attributes
     return node.op_type == "MelWeightMatrix"
+
+
+def _guesses_slice(node: Node, known: Callable[[str], Array | None]) -> bool:
+    starts, ends, _, steps = (
+        known(node.inputs[i]) if len(node.inputs) > i and node.inputs[i] else None
+        for i in (1, 2, 3, 4)
+    )
+    if len(node.inputs) > 4 and node.inputs[4] and steps is None:
+        return False
+    back = np.zeros((), np.bool_) if steps is None else steps < 0
+    early = starts is not None and (back & ((starts < -1) | (starts > _FAR))).any()
+    return bool(early or (ends is not None and (~back & (ends < -_FAR)).any()))
 
 
 def strays(

@@ -66,10 +66,33 @@ class Trials:
         )
         answer = self._answers.get(key)
         if answer is None:
-            answer = self._answers[key] = self._load(node, kinds)
+            answer = self._answers[key] = self._load_at_all(node, kinds)
         return answer
 
-    def _load(self, node: NodeView, kinds: tuple[ValueType | None, ...]) -> Answer:
+    def _load_at_all(
+        self, node: NodeView, kinds: tuple[ValueType | None, ...]
+    ) -> Answer:
+        """
+        Load a node at its own version, and at the last opset that still has it.
+
+        A function's body is written for one opset. At a later one onnxruntime keeps the
+        function where an operator of the body has changed since, and then it has no
+        kernel. What the node's model imports is not told, and lies between the two.
+        """
+        answer = self._load(node, kinds, node.since_version)
+        if answer.why is not None or (kernel_types(node) and has_own_kernel(node)):
+            return answer
+        last = _last_with(node.domain, node.op_type, node.since_version)
+        if last == node.since_version:
+            return answer
+        later = self._load(node, kinds, last)
+        if later.why is None:
+            return answer
+        return Answer(f"in models of later opsets, such as {last}: {later.why}")
+
+    def _load(
+        self, node: NodeView, kinds: tuple[ValueType | None, ...], opset: int
+    ) -> Answer:
         proto = _anonymous(node)
         declared = zip(proto.input, kinds, strict=False)
         graph = helper.make_graph(
@@ -78,7 +101,7 @@ class Trials:
             [value_info(name, kind) for name, kind in declared if name],
             [onnx.ValueInfoProto(name=name) for name in proto.output if name],
         )
-        opsets = {node.domain: node.since_version}
+        opsets = {node.domain: opset}
         model = helper.make_model(
             graph,
             opset_imports=[helper.make_opsetid(d, v) for d, v in opsets.items()],
@@ -118,6 +141,22 @@ def has_own_kernel(node: NodeView) -> bool:
     kind = node.tensor(0)
     types = kernel_types(node)
     return kind is None or not types or ort_type(kind)[7:-1] in types
+
+
+@cache
+def _last_with(domain: str, op_type: str, since_version: int) -> int:
+    """Give the last opset with this version of a function; its own for other operators."""
+    try:
+        schema = onnx.defs.get_schema(op_type, since_version, domain)
+    except onnx.defs.SchemaError:  # an operator of onnxruntime's own
+        return since_version
+    has_body = schema.has_function  # type: ignore[attr-defined]  # not in its stubs
+    if not (has_body or schema.has_context_dependent_function):  # type: ignore[attr-defined]
+        return since_version
+    last = onnx.defs.onnx_opset_version() if not domain else since_version
+    while onnx.defs.get_schema(op_type, last, domain).since_version > since_version:
+        last -= 1
+    return max(last, since_version)
 
 
 @cache

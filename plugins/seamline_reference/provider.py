@@ -26,7 +26,7 @@ from seamline.provider import (
     Refusal,
     SegmentSpec,
 )
-from seamline.tensors import TensorType, onnx_dtype
+from seamline.tensors import TensorType, numpy_dtype, onnx_dtype
 
 __all__ = ["ReferenceProvider"]
 
@@ -39,7 +39,7 @@ _SIZED_BY_DATA = frozenset(
 _MEANT_SINCE = {
     "Add": 7, "And": 7, "Div": 7, "Equal": 7, "Greater": 7, "Less": 7, "Mul": 7, "Or": 7,
     "Pow": 7, "Sub": 7, "Xor": 7, "Hardmax": 13, "LogSoftmax": 13, "Softmax": 13,
-    "Resize": 11,
+    "Resize": 11, "BatchNormalization": 14,
 }  # fmt: skip
 
 
@@ -166,12 +166,17 @@ def _run_of(view: NodeView) -> Callable[..., tuple[Array | None, ...]]:
 
 
 def _typed(value: Any, kind: object) -> Array:
-    """Hold strings as objects, whatever width of text NumPy found for them."""
+    """
+    Hold strings as objects, and integers in the width that the node gives.
+
+    NumPy finds a width of text, and sums a scalar's small integers in 64 bits; cut to
+    their width again they are what they would have been all along, since integers wrap.
+    """
     array = np.asarray(value)
-    if (
-        isinstance(kind, TensorType)
-        and kind.dtype == "string"
-        and array.dtype != object
-    ):
-        array = array.astype(object)
-    return array
+    if not isinstance(kind, TensorType):
+        return array
+    if kind.dtype == "string":
+        return array if array.dtype == object else array.astype(object)
+    wanted = numpy_dtype(kind.dtype)
+    same = array.dtype.kind == wanted.kind and wanted.kind in "iu"
+    return array.astype(wanted, copy=False) if same else array

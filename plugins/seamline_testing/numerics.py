@@ -13,7 +13,7 @@ from typing import Any
 
 import attrs
 
-from seamline_testing.draws import PROPERTIES
+from seamline_testing.draws import property_of
 from seamline_testing.holding import hold
 from seamline_testing.numerics_bound import bound_checks
 from seamline_testing.numerics_generated import generated_checks
@@ -74,8 +74,9 @@ def _run_data(case: Case, index: int, subject: Subject) -> Finding:
     if isinstance(answer, Finding):
         return answer
     stored = case.stored(index)
-    if case.operator in PROPERTIES:
-        wrong = PROPERTIES[case.operator](list(feeds.values()), answer.outputs, stored)
+    drawn = property_of(case.operator, list(feeds.values()))
+    if drawn is not None:
+        wrong = drawn(list(feeds.values()), answer.outputs, stored)
         return passed(answer, wrong, Finding(Outcome.PASS, "", "definition"))
     right = judge(case.model, case.feeds(index), stored)
     if right.why_not:

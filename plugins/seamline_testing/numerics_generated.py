@@ -73,7 +73,7 @@ def _accepted(schema: onnx.defs.OpSchema) -> frozenset[str]:
     taken = frozenset(name for name in _TYPES if spelt.get(name, name) in names)
     if schema.name in _OF_FLOATS:
         return taken & frozenset(_TYPES[:4])
-    return taken - {"string"} if schema.name == "NonZero" else taken
+    return taken - {"string"} if schema.name in ("NonZero", "Trilu") else taken
 
 
 @attrs.define

@@ -200,7 +200,14 @@ def test_a_constant_that_is_fed_is_no_longer_settled():
 
 @pytest.mark.parametrize(
     ("start", "end", "size"),
-    [(-(2**63), -(2**63), 1), (-5, -9, 1), (-2, -9, 1), (-1, -9, 2), (5, -9, 2)],
+    [
+        (-(2**63), -(2**63), 1),
+        (2**63 - 1, -(2**63), 2),
+        (-5, -9, 1),
+        (-2, -9, 1),
+        (-1, -9, 2),
+        (5, -9, 2),
+    ],
 )
 def test_a_slice_backwards_from_before_the_first_element_starts_at_the_first(
     start, end, size

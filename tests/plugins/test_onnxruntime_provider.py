@@ -444,3 +444,20 @@ def test_a_piece_of_a_split_may_be_left_out(asked, wanted):
     (got,) = pipeline.run({"x": np.arange(4, dtype=np.float32)})
     pipeline.close()
     np.testing.assert_array_equal(got, wanted)
+
+
+@pytest.mark.parametrize("opset", [16, 21])
+def test_a_body_that_later_opsets_do_not_have_is_refused(provider, opset):
+    x = np.float64([-2, 3])
+    said = provider.claim(view("LeakyRelu", [x], [x], opset=opset))
+    assert isinstance(said, Refusal)
+    assert "in models of later opsets" in said.because
+
+
+def test_a_body_that_every_opset_has_is_claimed_and_built(provider):
+    x = f32(2)
+    assert isinstance(provider.claim(view("Celu", [x], [x], opset=21)), Claim)
+    text = HEAD + "g (float[2] x) => (float[2] y) { y = Celu(x) }"
+    (got,) = run(provider, text, {"x": x}).values()
+    want = np.maximum(x, 0) + np.minimum(0, np.expm1(x))
+    np.testing.assert_allclose(got, want, rtol=1e-6)

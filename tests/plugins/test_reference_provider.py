@@ -191,3 +191,17 @@ def test_recording_is_refused(provider):
     spec = segment_of(HEAD + "g (float[1, 3] x) => (float[1, 3] y) { y = Neg(x) }")
     with pytest.raises(RecordingError):
         provider.build(spec, Kept()).record()
+
+
+def test_integers_have_the_width_that_the_node_gives(provider):
+    text = HEAD + "g (int32 x) => (int32 y) { y = ReduceSumSquare<keepdims = 0>(x) }"
+    (got,) = run(provider, text, {"x": np.int32(70000)}).values()
+    assert got.dtype == np.int32
+    assert int(got) == 70000**2 - 2**32  # integers wrap
+
+
+def test_an_older_batch_normalization_is_refused(provider):
+    x, s = np.ones((1, 2, 3), np.float32), np.ones(2, np.float32)
+    for opset, kind in ((13, Refusal), (14, Claim)):
+        node = view("BatchNormalization", [x, s, s, s, s], [x], opset=opset)
+        assert isinstance(provider.claim(node), kind)

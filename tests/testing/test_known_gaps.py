@@ -94,7 +94,7 @@ def test_an_entry_that_says_too_little_is_refused(gaps, text, said):
 
 
 def test_a_provider_without_the_file_declares_nothing():
-    assert gaps_of(Subject("reference")).gaps == ()
+    assert gaps_of(Subject("cpu")).gaps == ()
 
 
 def test_the_file_is_found_beside_a_plugin_that_is_not_installed(tmp_path, monkeypatch):

@@ -6,7 +6,7 @@ import pytest
 from onnx import helper
 
 from seamline_testing import numerics
-from seamline_testing.draws import PROPERTIES
+from seamline_testing.draws import PROPERTIES, property_of
 from seamline_testing.numerics_generated import laid_out
 from seamline_testing.oracles import judge
 from seamline_testing.results import Finding, Outcome
@@ -189,8 +189,7 @@ def test_what_no_provider_claims_is_declined_with_the_reason():
 def test_a_layout_keeps_the_values(layout, shape):
     x = np.arange(int(np.prod(shape)), dtype=np.float32).reshape(shape)
     got = laid_out(x, layout)
-    np.testing.assert_array_equal(got, x)
-    assert got.dtype == x.dtype
+    np.testing.assert_array_equal(got, x, strict=True)
     if shape == (2, 3) and layout in ("transposed", "every other", "backwards"):
         assert not got.flags.c_contiguous
 
@@ -202,3 +201,38 @@ def test_draws_are_held_to_their_properties():
     assert "1 where p is 0" in check([p], [np.float32([1, 1, 1])], [like])
     assert "want 0 and 1" in check([p], [np.float32([0, 1, 0.5])], [like])
     assert "float64[3], want float32[3]" in check([p], [np.zeros(3)], [like])
+
+
+def test_dropout_is_a_draw_only_where_it_trains():
+    x, ratio = np.ones((4, 5), np.float32), np.float32(0.5)
+    assert property_of("Dropout", [x]) is None
+    assert property_of("Dropout", [x, ratio, np.array(False)]) is None
+    assert property_of("Dropout", [x, ratio, np.array(True)]) is not None
+
+
+def test_what_dropout_keeps_is_scaled_and_its_mask_says_which():
+    x = np.arange(60, dtype=np.float32) - 7
+    given = [x, np.float32(0.75), np.array(True)]
+    check = property_of("Dropout", given)
+    mask = np.arange(60) % 4 == 0
+    right = np.where(mask, x * 4, 0).astype(np.float32)
+    like = [np.zeros_like(x), np.zeros(60, np.bool_)]
+    assert not check(given, [right], like[:1])
+    assert not check(given, [right, mask], like)
+    unscaled = np.where(mask, x, 0).astype(np.float32)
+    assert "neither 0 nor" in check(given, [unscaled], like[:1])
+    assert "neither 0 nor" in check(given, [right, ~mask], like)
+    assert "drops none" in check(given, [x * 4], like[:1])
+    assert "drops all" in check(given, [np.zeros_like(x), np.zeros_like(mask)], like)
+    said = check(given, [right.astype(np.float64)], like[:1])
+    assert said == "float64[60], want float32[60]"
+
+
+def test_a_ratio_of_zero_drops_nothing():
+    x = np.arange(60, dtype=np.float32)
+    given, like = [x, np.float32(0), np.array(True)], [np.zeros_like(x)]
+    check = property_of("Dropout", given)
+    assert not check(given, [x], like)
+    assert "neither 0 nor" in check(
+        given, [np.zeros_like(x), np.ones(60, bool)], [*like, np.ones(60, bool)]
+    )

@@ -9,7 +9,9 @@ import numpy as np
 from seamline.kernels import Call, Run
 from seamline.provider import Array, NodeView
 from seamline.tensors import FLOATS
+from seamline_cpu.kernels.attention_fitting import unfit_attention
 from seamline_cpu.kernels.attention_math import attend, heads_first, visible
+from seamline_cpu.kernels.fitting import all_of
 from seamline_cpu.kernels.rows import threads_of
 from seamline_cpu.table import TABLE
 
@@ -97,7 +99,10 @@ def _joined(past: Array | None, now: Array, target: Array | None) -> Array:
 
 
 @TABLE.kernel(
-    "Attention", since=23, dtypes={0: FLOATS, 1: FLOATS, 2: FLOATS}, when=_refused
+    "Attention",
+    since=23,
+    dtypes={0: FLOATS, 1: FLOATS, 2: FLOATS},
+    when=all_of(_refused, unfit_attention),
 )
 def attention(call: Call) -> Run:
     """

@@ -13,7 +13,9 @@ import numpy as np
 
 from seamline.kernels import Call, Run
 from seamline.provider import Array, NodeView
+from seamline_cpu.kernels.attention_fitting import unfit_projected
 from seamline_cpu.kernels.attention_math import attend, heads_first, visible
+from seamline_cpu.kernels.fitting import all_of
 from seamline_cpu.kernels.rows import threads_of
 from seamline_cpu.table import TABLE
 
@@ -90,7 +92,7 @@ def _split(y: Array, heads: int) -> Array:
 
 @TABLE.kernel(
     "MultiHeadAttention", domain=CONTRIB, dtypes={0: _DTYPES, 4: _INDEX},
-    when=_refused_multi_head,
+    when=all_of(_refused_multi_head, unfit_projected),
 )  # fmt: skip
 def multi_head_attention(call: Call) -> Run:
     """Bind MultiHeadAttention: separate query, key and value, or key and value cached."""
@@ -138,7 +140,10 @@ def _refused_attention(view: NodeView) -> str | None:
 
 
 @TABLE.kernel(
-    "Attention", domain=CONTRIB, dtypes={0: _DTYPES, 3: _INDEX}, when=_refused_attention
+    "Attention",
+    domain=CONTRIB,
+    dtypes={0: _DTYPES, 3: _INDEX},
+    when=all_of(_refused_attention, unfit_projected),
 )
 def contrib_attention(call: Call) -> Run:
     """Bind Attention with its projection: ``x @ weights + bias``, then heads."""

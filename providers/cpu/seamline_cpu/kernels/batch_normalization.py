@@ -17,6 +17,8 @@ from seamline.provider import Array, NodeView
 from seamline.tensors import FLOATS
 from seamline_cpu.atomics import floats, longs
 from seamline_cpu.commands import command
+from seamline_cpu.kernels.fitting import all_of
+from seamline_cpu.kernels.normalization_fitting import unfit_by_channel
 from seamline_cpu.kernels.rows import bind_rows, matrix, sums, threads_of
 from seamline_cpu.table import TABLE
 
@@ -126,7 +128,10 @@ def _old_training(view: NodeView) -> str | None:
     return None
 
 
-@TABLE.kernel("BatchNormalization", since=7, dtypes=FLOATS, when=_old_training)
+_REFUSE = all_of(_old_training, unfit_by_channel(1, 2, 3, 4))
+
+
+@TABLE.kernel("BatchNormalization", since=7, dtypes=FLOATS, when=_REFUSE)
 def batch_normalization(call: Call) -> Run:
     """Bind BatchNormalization: one multiplication and one addition an element."""
     eps = float(call.attr("epsilon", 1e-5))
@@ -220,13 +225,17 @@ def _grouped(call: Call, groups: int, per_group: bool) -> Run:
     return run
 
 
-@TABLE.kernel("InstanceNormalization", since=6, dtypes=FLOATS)
+@TABLE.kernel(
+    "InstanceNormalization", since=6, dtypes=FLOATS, when=unfit_by_channel(1, 2)
+)
 def instance_normalization(call: Call) -> Run:
     """Bind InstanceNormalization: every channel is a group."""
     return _grouped(call, call.input(0).shape[1], False)
 
 
-@TABLE.kernel("GroupNormalization", since=18, dtypes=FLOATS)
+@TABLE.kernel(
+    "GroupNormalization", since=18, dtypes=FLOATS, when=unfit_by_channel(1, 2)
+)
 def group_normalization(call: Call) -> Run:
     """Bind GroupNormalization; before opset 21 scale and bias are by group."""
     return _grouped(call, int(call.attr("num_groups")), call.since < 21)

@@ -43,6 +43,7 @@ from seamline_cpu.kernels.windows import (
     threads_here,
     window_of,
 )
+from seamline_cpu.kernels.windows_fitting import unfit_convolution
 from seamline_cpu.table import TABLE
 
 __all__ = ["as_float32", "bind_float32", "convolve", "float32_bytes"]
@@ -209,23 +210,7 @@ def _compact(window: Window) -> Window:
     return Window(*[(depth, width, height) for depth, height, width in fields])
 
 
-def _unfit(view: NodeView) -> str | None:
-    """Refuse shapes that compiled code would read past: nothing else compares them."""
-    x, w = view.tensor(0), view.tensor(1)
-    if x is None or w is None or not (x.is_sized and w.is_sized):
-        return None
-    if len(x.sizes) != len(w.sizes) or len(w.sizes) < 3:
-        return f"its input is {x} and its weights are {w}, of another rank"
-    groups = view.attributes.get("group", 1)
-    if x.sizes[1] != w.sizes[1] * groups or w.sizes[0] % groups:
-        return f"its input is {x} and its weights are {w}, in {groups} groups"
-    kernel = view.attributes.get("kernel_shape", w.sizes[2:])
-    if tuple(kernel) != w.sizes[2:]:
-        return f"its kernel_shape is {list(kernel)} and its weights are {w}"
-    bias = view.tensor(2) if view.has_input(2) else None
-    if bias is not None and bias.is_sized and bias.sizes != w.sizes[:1]:
-        return f"its bias is {bias} and its weights are {w}"
-    return None
+_unfit = unfit_convolution()
 
 
 def _workspace(view: NodeView) -> int:

@@ -15,6 +15,7 @@ from seamline_cpu.kernels.convolution_dense import (
     pack_words,
     scratch_bytes,
 )
+from seamline_cpu.kernels.fitting import Check, all_of, dims, unlike
 from seamline_cpu.kernels.windows import (
     Window,
     scratch_of,
@@ -22,6 +23,7 @@ from seamline_cpu.kernels.windows import (
     threads_here,
     window_of,
 )
+from seamline_cpu.kernels.windows_fitting import unfit_convolution
 from seamline_cpu.table import TABLE
 
 __all__: list[str] = []
@@ -30,11 +32,36 @@ _Array = np.ndarray[Any, Any]
 _BYTES = ("uint8", "int8")
 
 
-def _refuse(view: NodeView) -> str | None:
+def _too_many_axes(view: NodeView) -> str | None:
     x = view.tensor(0)
     if x is not None and x.shape is not None and not 3 <= len(x.shape) <= 5:
         return f"its input has {len(x.shape)} axes, not 3, 4 or 5"
     return None
+
+
+def _unfit_points(*indices: int, weights: int) -> Check:
+    """Give the check of scales and zero points: one, or one a channel of weights."""
+
+    def check(view: NodeView) -> str | None:
+        w = dims(view, weights)
+        channels = None if w is None else (w[0],)
+        for index in indices:
+            many = index in (weights + 1, weights + 2)
+            forms = ((), (1,), channels) if many else ((), (1,))
+            if reason := unlike(view, index, f"input {index}", *forms):
+                return reason
+        return None
+
+    return check
+
+
+_refuse = all_of(
+    _too_many_axes, unfit_convolution(1, None), _unfit_points(2, 3, weights=1)
+)
+_refuse_linear = all_of(
+    _too_many_axes, unfit_convolution(3, 8),
+    _unfit_points(1, 2, 4, 5, 6, 7, weights=3),
+)  # fmt: skip
 
 
 def _sizes(view: NodeView, weights: int) -> tuple[Window, int, int, int]:
@@ -128,7 +155,7 @@ def _sums(
     "QLinearConv",
     since=(10, 10),
     dtypes={0: _BYTES, 3: _BYTES},
-    when=_refuse,
+    when=_refuse_linear,
     workspace=_linear_bytes,
     variant="int16-pairs",
 )

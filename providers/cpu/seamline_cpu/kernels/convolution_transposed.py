@@ -20,6 +20,7 @@ from seamline_cpu.kernels.convolution_dense import (
     scratch_bytes,
 )
 from seamline_cpu.kernels.windows import Window, scratch_of, sized, threads_here
+from seamline_cpu.kernels.windows_fitting import unfit_columns, unfit_transposed
 from seamline_cpu.table import TABLE
 
 __all__: list[str] = []
@@ -134,8 +135,9 @@ def _workspace(view: NodeView) -> int:
 
 
 @TABLE.kernel(
-    "ConvTranspose", since=(1, 22), dtypes=FLOATS, workspace=_workspace, variant="tiles"
-)
+    "ConvTranspose", since=(1, 22), dtypes=FLOATS, when=unfit_transposed,
+    workspace=_workspace, variant="tiles",
+)  # fmt: skip
 def conv_transpose(call: Call) -> Run:
     """Bind a product that makes columns and a command that overlaps them."""
     x, w, bias, out = call.inputs[0], call.inputs[1], call.input(2), call.outputs[0]
@@ -251,7 +253,9 @@ def overlapped(columns: _Array, window: Window) -> _Array:
     return np.asarray(whole[(slice(None), slice(None), *inside)])
 
 
-@TABLE.kernel("Col2Im", since=(18, 18), dtypes=NUMBERS, host_inputs={1, 2})
+@TABLE.kernel(
+    "Col2Im", since=(18, 18), dtypes=NUMBERS, when=unfit_columns, host_inputs={1, 2}
+)
 def col2im(call: Call) -> Run:
     """Bind the sum of overlapping blocks; image and block shapes are known here."""
     x, out = call.inputs[0], call.outputs[0]

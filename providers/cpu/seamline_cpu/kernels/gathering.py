@@ -12,6 +12,8 @@ from seamline.kernels import Call, Run
 from seamline.provider import Array, NodeView
 from seamline.tensors import ANY, INDICES
 from seamline_cpu.binding import axis_of, copying, row_offsets, strides_of, within
+from seamline_cpu.kernels.fitting import all_of
+from seamline_cpu.kernels.quantized_fitting import unfit_table
 from seamline_cpu.table import TABLE
 
 __all__: list[str] = []
@@ -167,7 +169,7 @@ def _refuse_blocks(node: NodeView) -> str | None:
     "GatherBlockQuantized",
     domain="com.microsoft",
     dtypes={0: ("uint8", "int4", "uint4"), 1: INDICES, 2: _SCALES},
-    when=_refuse_blocks,
+    when=all_of(_refuse_blocks, unfit_table),
 )
 def gather_block_quantized(call: Call) -> Run:
     """

@@ -18,7 +18,9 @@ import numpy as np
 from seamline.kernels import Call, Run
 from seamline.provider import Array, NodeView
 from seamline.tensors import INDICES
+from seamline_cpu.kernels.attention_fitting import unfit_group_query
 from seamline_cpu.kernels.attention_math import softmax_last, visible
+from seamline_cpu.kernels.fitting import all_of
 from seamline_cpu.kernels.group_query_cache import (
     Span,
     keep_past,
@@ -245,7 +247,7 @@ def _scoring(call: Call, heads: _Heads) -> _Scoring:
 
 @TABLE.kernel(
     "GroupQueryAttention", domain="com.microsoft", dtypes={0: _DTYPES, 5: INDICES},
-    when=_refused, host_inputs={6}, aliases=((1, 3), (2, 4)),
+    when=all_of(_refused, unfit_group_query), host_inputs={6}, aliases=((1, 3), (2, 4)),
 )  # fmt: skip
 def group_query_attention(call: Call) -> Run:
     """

@@ -18,6 +18,7 @@ from seamline.provider import Array
 from seamline.tensors import FLOATS
 from seamline_cpu.atomics import floats
 from seamline_cpu.commands import command
+from seamline_cpu.kernels.normalization_fitting import unfit_skip, unfit_trailing
 from seamline_cpu.kernels.rows import bind_rows, matrix, sums, threads_of
 from seamline_cpu.table import TABLE
 
@@ -115,6 +116,11 @@ def _normalize(
     y[...] = rows
 
 
+def _fill(statistics: list[Array]) -> None:
+    for one in statistics:
+        one.fill(np.nan)
+
+
 def _flat(array: Array | None) -> Array | None:
     return None if array is None else array.reshape(-1)
 
@@ -126,8 +132,8 @@ def _bind(
     """Bind one normalization of the axes from ``axis`` on."""
     if not -x.ndim <= axis < max(x.ndim, 1):
         raise ValueError(f"axis {axis} is outside rank {x.ndim}")
-    if x.size == 0:
-        return lambda: None
+    if x.size == 0:  # a statistic of nothing is no number
+        return functools.partial(_fill, [v for v in (mean, inv) if v is not None])
     axis = axis % x.ndim if x.ndim else 0
     outer, n = math.prod(x.shape[:axis]), math.prod(x.shape[axis:])
     rows, mean, inv = x.reshape(outer, n), _flat(mean), _flat(inv)
@@ -154,7 +160,8 @@ def _bind(
 
 
 @TABLE.kernel(
-    "LayerNormalization", since=17, dtypes={0: FLOATS, 1: FLOATS}, aliases=((0, 0),)
+    "LayerNormalization", since=17, dtypes={0: FLOATS, 1: FLOATS}, aliases=((0, 0),),
+    when=unfit_trailing,
 )  # fmt: skip
 def layer_normalization(call: Call) -> Run:
     """Bind LayerNormalization; statistics are made in float32 or wider."""
@@ -164,7 +171,8 @@ def layer_normalization(call: Call) -> Run:
 
 
 @TABLE.kernel(
-    "RMSNormalization", since=23, dtypes={0: FLOATS, 1: FLOATS}, aliases=((0, 0),)
+    "RMSNormalization", since=23, dtypes={0: FLOATS, 1: FLOATS}, aliases=((0, 0),),
+    when=unfit_trailing,
 )  # fmt: skip
 def rms_normalization(call: Call) -> Run:
     """Bind RMSNormalization; the mean of squares is made in float32 or wider."""
@@ -173,11 +181,12 @@ def rms_normalization(call: Call) -> Run:
 
 
 @TABLE.kernel(
-    "SimplifiedLayerNormalization", dtypes={0: FLOATS, 1: FLOATS}, aliases=((0, 0),)
+    "SimplifiedLayerNormalization", dtypes={0: FLOATS, 1: FLOATS}, aliases=((0, 0),),
+    when=unfit_trailing,
 )  # fmt: skip
 @TABLE.kernel(
     "SimplifiedLayerNormalization", domain=CONTRIB, dtypes={0: FLOATS, 1: FLOATS},
-    aliases=((0, 0),),
+    aliases=((0, 0),), when=unfit_trailing,
 )  # fmt: skip
 def simplified_layer_normalization(call: Call) -> Run:
     """Bind onnxruntime's name for RMS normalization, with the factor as output 1."""
@@ -205,13 +214,15 @@ def _skip(
     return run
 
 
-@TABLE.kernel("SkipLayerNormalization", domain=CONTRIB, dtypes=FLOATS)
+@TABLE.kernel("SkipLayerNormalization", domain=CONTRIB, dtypes=FLOATS, when=unfit_skip)
 def skip_layer_normalization(call: Call) -> Run:
     """Bind ``LayerNormalization(input + skip + bias)``; output 3 is the sum."""
     return _skip(call, call.input(2), call.input(3), call.input(4), True)
 
 
-@TABLE.kernel("SkipSimplifiedLayerNormalization", domain=CONTRIB, dtypes=FLOATS)
+@TABLE.kernel(
+    "SkipSimplifiedLayerNormalization", domain=CONTRIB, dtypes=FLOATS, when=unfit_skip
+)
 def skip_simplified_layer_normalization(call: Call) -> Run:
     """Bind ``RMSNormalization(input + skip + bias)``; output 3 is the sum."""
     return _skip(call, call.input(2), None, call.input(3), False)

@@ -17,6 +17,7 @@ import numpy as np
 
 from seamline.provider import Array
 from seamline_cpu.jit import jit
+from seamline_cpu.kernels.machine_learning_tree_checks import checked, hold_lengths
 
 __all__ = ["AGGREGATES", "MODES", "Forest", "forest_of_5", "forest_of_lists"]
 
@@ -67,8 +68,16 @@ class Forest:
         Raises
         ------
         ValueError
-            A node asks for a feature that the rows do not have.
+            A node asks for a feature that the rows do not have, a leaf adds to a target
+            that there is not.
         """
+        if x.ndim != 2:
+            raise ValueError(f"the input has {x.ndim} axes, not rows of features")
+        if self.targets.size and not (
+            self.targets.min() >= 0 and self.targets.max() < targets
+        ):
+            bad = self.targets.min() if self.targets.min() < 0 else self.targets.max()
+            raise ValueError(f"a leaf adds to target {bad} of {targets}")
         if self.features.size and self.features.max() >= x.shape[1]:
             raise ValueError(
                 f"feature {self.features.max()} of {x.shape[1]} is asked for"
@@ -149,6 +158,7 @@ def forest_of_5(attributes: Mapping[str, Any]) -> Forest:
     """
     modes = np.asarray(attributes["nodes_modes"], np.int64)
     count = len(modes)
+    hold_lengths(attributes, count)
     yes, no = (
         _children(attributes[f"nodes_{side}nodeids"], attributes[f"nodes_{side}leafs"])
         for side in ("true", "false")
@@ -163,7 +173,7 @@ def forest_of_5(attributes: Mapping[str, Any]) -> Forest:
     sizes[asks] = [len(one) for one in lists[: int(asks.sum())]]
     weights = np.asarray(attributes["leaf_weights"], np.float64)
     # A tree that is one leaf is written as a node with that leaf on both sides.
-    return _checked(
+    return checked(
         Forest(
             np.array(attributes["tree_roots"], np.int64),
             np.array(attributes["nodes_featureids"], np.int64),
@@ -226,7 +236,7 @@ def forest_of_lists(attributes: Mapping[str, Any], leaf: str) -> Forest:
         for key in ("nodes_truenodeids", "nodes_falsenodeids")
     )
     tracks = _flags(attributes.get("nodes_missing_value_tracks_true"), len(modes))
-    return _checked(
+    return checked(
         Forest(
             np.array([first[tree] for tree in dict.fromkeys(trees)], np.int64),
             np.array([attributes["nodes_featureids"][i] for i in inner], np.int64),
@@ -269,29 +279,3 @@ def _floats(attributes: Mapping[str, Any], name: str) -> Array:
     tensor = attributes.get(f"{name}_as_tensor")
     given = attributes.get(name, ()) if tensor is None else tensor
     return np.asarray(given, np.float64)
-
-
-def _checked(forest: Forest) -> Forest:
-    """Follow every child from the roots: the compiled loop trusts the numbers."""
-    inner, leaves = len(forest.features), len(forest.leaves) - 1
-    if inner and forest.features.min() < 0:
-        raise ValueError("a feature's number is negative")
-    for numbers in (forest.roots, forest.yes, forest.no):
-        if numbers.size and not -leaves <= numbers.min() <= numbers.max() < inner:
-            raise ValueError("a node or leaf is asked for that is not there")
-    state = np.zeros(inner, np.uint8)  # 1: above what is looked at, 2: done
-    for root in forest.roots[forest.roots >= 0].tolist():
-        stack = [root]
-        while stack:
-            at = stack[-1]
-            below = [c for c in (int(forest.yes[at]), int(forest.no[at])) if c >= 0]
-            fresh = [c for c in below if state[c] == 0]
-            if state[at] == 0:
-                state[at] = 1
-                if any(state[c] == 1 for c in below):
-                    raise ValueError("nodes lead back to themselves")
-                stack += fresh
-            else:
-                state[at] = 2
-                stack.pop()
-    return forest

@@ -104,7 +104,17 @@ def _by_one_matrix(
 
 
 def bind_product(call: Call, a: Array, b: Array, out: Array, alpha: float = 1.0) -> Run:
-    """Bind ``out = alpha * (a @ b)``, with ``a`` and ``b`` views of inputs 0 and 1."""
+    """
+    Bind ``out = alpha * (a @ b)``, with ``a`` and ``b`` views of inputs 0 and 1.
+
+    Raises
+    ------
+    ValueError
+        Rows of ``a`` are not as long as columns of ``b``, or the stacks do not broadcast.
+    """
+    if a.shape[-1:] != b.shape[max(b.ndim - 2, 0) :][:1]:
+        raise ValueError(f"{list(a.shape)} cannot be multiplied by {list(b.shape)}")
+    np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     if a.dtype.kind in "iu" or a.dtype.itemsize >= 4:
         multiply = _tiled(call, a, b, out) or product(a, b, out)
         return multiply if alpha == 1 else _then_scaled(multiply, out, alpha)

@@ -16,7 +16,9 @@ from typing import Any
 import numpy as np
 
 from seamline.kernels import Call, Run
-from seamline.provider import Array
+from seamline.provider import Array, NodeView
+from seamline.tensors import Dim
+from seamline_cpu.kernels.fitting import Check, dims, unlike
 from seamline_cpu.kernels.packed_product import pack_panels, packed
 from seamline_cpu.kernels.rows import threads_of
 from seamline_cpu.table import TABLE
@@ -138,7 +140,30 @@ def _exact(a: Array, b: Array) -> Array:
     return np.asarray(total)
 
 
-@TABLE.kernel("MatMulInteger", since=10, dtypes={0: _BYTES, 1: _BYTES})
+def _unfit_points(*pairs: tuple[int, int, int]) -> Check:
+    """Give the check of zero points: one, one along a matrix' axis, or one a row of it."""
+
+    def check(view: NodeView) -> str | None:
+        for index, of, axis in pairs:
+            x = dims(view, of)
+            if x is None:
+                continue
+            forms: list[tuple[Dim, ...]] = [(), (1,)]
+            if len(x) > 1:
+                kept = x[:-1] if axis == -2 else x[:-2]
+                forms.append((x[axis],))
+                forms.append((*kept, 1) if axis == -2 else (*kept, 1, x[-1]))
+            if reason := unlike(view, index, f"input {index}", *forms):
+                return reason
+        return None
+
+    return check
+
+
+@TABLE.kernel(
+    "MatMulInteger", since=10, dtypes={0: _BYTES, 1: _BYTES},
+    when=_unfit_points((2, 0, -2), (3, 1, -1)),
+)  # fmt: skip
 def matmul_integer(call: Call) -> Run:
     """Bind MatMulInteger; zero points by tensor, by row of A, by column of B."""
     y, zeros = call.output(0), (call.input(2), call.input(3))
@@ -146,7 +171,10 @@ def matmul_integer(call: Call) -> Run:
     return lambda: np.copyto(y, multiply())
 
 
-@TABLE.kernel("QLinearMatMul", since=10, dtypes={0: _BYTES, 3: _BYTES, 7: _BYTES})
+@TABLE.kernel(
+    "QLinearMatMul", since=10, dtypes={0: _BYTES, 3: _BYTES, 7: _BYTES},
+    when=_unfit_points((1, 0, -2), (2, 0, -2), (4, 3, -1), (5, 3, -1)),
+)  # fmt: skip
 def qlinear_matmul(call: Call) -> Run:
     """Bind QLinearMatMul: exact sums, one float32 factor, halves to even, saturated."""
     a, b, y = call.input(0), call.input(3), call.output(0)

@@ -32,7 +32,9 @@ from seamline_cpu.kernels.code_strips import (
     unpack_4,
     unpack_8,
 )
+from seamline_cpu.kernels.fitting import all_of
 from seamline_cpu.kernels.packed_product import SPARE, pack_left, tile
+from seamline_cpu.kernels.quantized_fitting import unfit_blocks
 from seamline_cpu.kernels.rows import threads_of
 from seamline_cpu.table import TABLE
 from seamline_cpu.tiles import COLUMNS, ROWS
@@ -188,7 +190,7 @@ def _refused(view: NodeView) -> str | None:
 
 @TABLE.kernel(
     "MatMulNBits", domain="com.microsoft", dtypes={0: _DTYPES, 1: ("uint8",), 2: _DTYPES},
-    when=_refused,
+    when=all_of(_refused, unfit_blocks),
 )  # fmt: skip
 def matmul_nbits(call: Call) -> Run:
     """Bind MatMulNBits; A, scales and results are taken to and from float32."""

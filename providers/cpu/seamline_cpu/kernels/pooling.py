@@ -10,6 +10,7 @@ from seamline.kernels import Call, Run
 from seamline.tensors import FLOATS
 from seamline_cpu.kernels.pooling_rows import bind_pool
 from seamline_cpu.kernels.windows import Window, slide, window_of
+from seamline_cpu.kernels.windows_fitting import unfit_pool
 from seamline_cpu.table import TABLE
 
 __all__: list[str] = []
@@ -38,7 +39,9 @@ def _over(window: Window) -> tuple[int, ...]:
     return tuple(range(2 + rank, 2 + 2 * rank))
 
 
-@TABLE.kernel("MaxPool", since=(1, 22), dtypes=(*FLOATS, "int8", "uint8"))
+@TABLE.kernel(
+    "MaxPool", since=(1, 22), dtypes=(*FLOATS, "int8", "uint8"), when=unfit_pool
+)
 def max_pool(call: Call) -> Run:
     """Bind the largest of each window; NaN, where there is one, is the largest."""
     x, out, places = call.inputs[0], call.output(0), call.output(1)
@@ -117,7 +120,7 @@ def _divisors(window: Window, include: bool) -> _Array:
     return np.ascontiguousarray(counts)
 
 
-@TABLE.kernel("AveragePool", since=(1, 22), dtypes=FLOATS)
+@TABLE.kernel("AveragePool", since=(1, 22), dtypes=FLOATS, when=unfit_pool)
 def average_pool(call: Call) -> Run:
     """Bind the mean of each window, over its pixels or its padding too."""
     x, out = call.inputs[0], call.outputs[0]
@@ -138,7 +141,7 @@ def average_pool(call: Call) -> Run:
     return run
 
 
-@TABLE.kernel("LpPool", since=(1, 22), dtypes=FLOATS)
+@TABLE.kernel("LpPool", since=(1, 22), dtypes=FLOATS, when=unfit_pool)
 def lp_pool(call: Call) -> Run:
     """Bind the p-norm of each window; ``p`` was a float before opset 2."""
     x, out = call.inputs[0], call.outputs[0]

@@ -11,6 +11,7 @@ from seamline.tensors import FLOATS
 from seamline_cpu.atomics import floats
 from seamline_cpu.commands import command
 from seamline_cpu.kernels.rows import bind_rows, matrix, sum_of_row, threads_of
+from seamline_cpu.kernels.windows_fitting import unfit_unpool
 from seamline_cpu.pool import run_shares
 from seamline_cpu.table import TABLE
 
@@ -97,7 +98,11 @@ def global_lp_pool(call: Call) -> Run:
 
 
 @TABLE.kernel(
-    "MaxUnpool", since=(9, 22), dtypes={0: FLOATS, 1: ("int64",)}, host_inputs={2}
+    "MaxUnpool",
+    since=(9, 22),
+    dtypes={0: FLOATS, 1: ("int64",)},
+    when=unfit_unpool,
+    host_inputs={2},
 )
 def max_unpool(call: Call) -> Run:
     """

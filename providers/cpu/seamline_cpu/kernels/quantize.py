@@ -24,6 +24,7 @@ from seamline_cpu.kernels.pointwise import (
     in_sequence,
     share_count,
 )
+from seamline_cpu.kernels.quantized_fitting import unfit_scales
 from seamline_cpu.table import TABLE
 
 __all__: list[str] = []
@@ -152,6 +153,7 @@ def _compiled(call: Call, loop: Any, *ends: Any) -> Run:
         1: (*_SCALES, "int32"),
         2: _INTEGERS + _FLOATS_8 + _SMALL_FLOATS,
     },
+    when=unfit_scales,
     variant="numba",
     because=_COMPILED,
 )
@@ -173,6 +175,7 @@ def quantize_linear(call: Call) -> Run:
     "DequantizeLinear",
     since=10,
     dtypes={0: (*_INTEGERS, "int32", *_FLOATS_8, *_SMALL_FLOATS), 1: _SCALES},
+    when=unfit_scales,
     variant="numba",
     because=_COMPILED,
 )

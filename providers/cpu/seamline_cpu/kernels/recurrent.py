@@ -10,6 +10,7 @@ import numpy as np
 
 from seamline.kernels import Call, Run
 from seamline.tensors import FLOATS
+from seamline_cpu.kernels.fitting import all_of
 from seamline_cpu.kernels.recurrent_cells import (
     Cell,
     gru_cell,
@@ -17,12 +18,14 @@ from seamline_cpu.kernels.recurrent_cells import (
     rnn_cell,
     unknown_activation,
 )
+from seamline_cpu.kernels.recurrent_fitting import unfit_recurrent, within_steps
 from seamline_cpu.kernels.recurrent_native import bind_native, suits_native
 from seamline_cpu.table import TABLE
 
 __all__: list[str] = []
 
 _Array = np.ndarray[Any, Any]
+_REFUSE = all_of(unknown_activation, unfit_recurrent)
 
 
 @attrs.frozen(eq=False)
@@ -124,6 +127,7 @@ def _run_cells(
     multiply: Any = None if b is not None else _inputs(steps, w, None)
 
     def run() -> None:
+        within_steps(steps.lengths, len(steps.x))
         product: Any = multiply or _inputs(steps, w, bias_of(b))  # pyright: ignore
         for direction, gates in enumerate(product()):
             _walk(steps, direction, gates, make(direction))
@@ -135,7 +139,7 @@ def _as(kind: Any, array: _Array | None, direction: int) -> _Array | None:
     return None if array is None else array[direction].astype(kind, copy=False)
 
 
-@TABLE.kernel("LSTM", since=(7, 22), dtypes=FLOATS, when=unknown_activation)
+@TABLE.kernel("LSTM", since=(7, 22), dtypes=FLOATS, when=_REFUSE)
 def lstm(call: Call) -> Run:
     """Bind compiled steps for the usual form, else NumPy's."""
     if suits_native(call):
@@ -154,7 +158,7 @@ def lstm(call: Call) -> Run:
     return _run_cells(call, 2, lambda b: b[:, :size] + b[:, size:], make)
 
 
-@TABLE.kernel("GRU", since=(7, 22), dtypes=FLOATS, when=unknown_activation)
+@TABLE.kernel("GRU", since=(7, 22), dtypes=FLOATS, when=_REFUSE)
 def gru(call: Call) -> Run:
     """
     Bind compiled steps for the usual form, else NumPy's.
@@ -175,7 +179,7 @@ def gru(call: Call) -> Run:
     return _run_cells(call, 1, lambda b: b[:, :size], make)
 
 
-@TABLE.kernel("RNN", since=(7, 22), dtypes=FLOATS, when=unknown_activation)
+@TABLE.kernel("RNN", since=(7, 22), dtypes=FLOATS, when=_REFUSE)
 def rnn(call: Call) -> Run:
     """Bind compiled steps of the plain recurrence, or NumPy's for other activations."""
     if suits_native(call):

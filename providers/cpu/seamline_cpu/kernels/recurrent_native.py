@@ -17,6 +17,7 @@ import numpy as np
 from seamline.kernels import Call, Run
 from seamline_cpu.commands import bind
 from seamline_cpu.kernels.packed_product import few_rows, pack_panels, packed
+from seamline_cpu.kernels.recurrent_fitting import within_steps
 from seamline_cpu.kernels.recurrent_steps import (
     ARGUMENTS,
     GRU,
@@ -197,6 +198,7 @@ def bind_native(call: Call, steps: Steps) -> Run:
         if not straight:
             inputs.reshape(steps.x.shape)[...] = steps.x
         if lengths is not None:
+            within_steps(steps.lengths, count)
             lengths[...] = steps.lengths  # pyright: ignore
         for state, start in zip(states, steps.initial, strict=False):
             state[...] = 0 if start is None else start

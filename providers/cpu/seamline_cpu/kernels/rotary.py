@@ -6,6 +6,8 @@ import numpy as np
 
 from seamline.kernels import Call, Run
 from seamline.provider import Array, NodeView
+from seamline_cpu.kernels.attention_fitting import unfit_rotary
+from seamline_cpu.kernels.fitting import all_of
 from seamline_cpu.table import TABLE
 
 __all__ = ["rotate"]
@@ -77,7 +79,10 @@ def _rank_3_heads(view: NodeView) -> str | None:
     return None
 
 
-@TABLE.kernel("RotaryEmbedding", since=23, dtypes=_DTYPES, when=_rank_3_heads)
+_REFUSE = all_of(_rank_3_heads, unfit_rotary(1, 2, 3))
+
+
+@TABLE.kernel("RotaryEmbedding", since=23, dtypes=_DTYPES, when=_REFUSE)
 def rotary_embedding(call: Call) -> Run:
     """Bind RotaryEmbedding-23; without positions the caches are (B, S, half)."""
     return _bind(call, call.input(1), call.input(2), call.input(3), 0)
@@ -91,7 +96,10 @@ def _packed(view: NodeView) -> str | None:
     return None
 
 
-@TABLE.kernel("RotaryEmbedding", domain="com.microsoft", dtypes=_DTYPES, when=_packed)
+@TABLE.kernel(
+    "RotaryEmbedding", domain="com.microsoft", dtypes=_DTYPES,
+    when=all_of(_packed, unfit_rotary(2, 3, 1)),
+)  # fmt: skip
 def contrib_rotary_embedding(call: Call) -> Run:
     """Bind onnxruntime's form: positions second, (1) being where every row starts."""
     cos, sin = call.input(2), call.input(3)

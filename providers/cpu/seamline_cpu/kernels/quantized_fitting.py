@@ -1,0 +1,90 @@
+"""Whether scales, zero points and packed weights fit the tensors that they are for."""
+
+from __future__ import annotations
+
+from seamline.provider import NodeView
+from seamline.tensors import Dim
+from seamline_cpu.kernels.fitting import dims, unlike
+
+__all__ = ["unfit_blocks", "unfit_scales", "unfit_table"]
+
+
+def unfit_scales(view: NodeView) -> str | None:
+    """Refuse scales that are neither one, nor one a place of the axis, nor one a block."""
+    x, scale = dims(view, 0), dims(view, 1)
+    block = view.attributes.get("block_size", 0)
+    if block < 0:
+        return f"its block_size is {block}"
+    if x is None or scale is None:
+        return None
+    single = scale in ((), (1,))
+    if view.has_input(2) and (
+        reason := unlike(view, 2, "zero point", *(((), (1,)) if single else (scale,)))
+    ):
+        return reason
+    if single and not block:
+        return None
+    axis = view.attributes.get("axis", 1)
+    axis = 0 if len(x) == 1 and axis == 1 else axis  # the default lies outside a vector
+    if not -len(x) <= axis < len(x):
+        return f"axis {axis} is outside of an input of {len(x)} axes"
+    if not block and len(scale) > 1:
+        return f"its scale is {list(scale)}, which needs a block_size"
+    if not block:
+        reason = unlike(view, 1, "scale", (x[axis],), *(((), (1,)) if single else ()))
+        return f"{reason} along axis {axis}" if reason else None
+    blocks = [_over(n, block) if i == axis % len(x) else n for i, n in enumerate(x)]
+    return unlike(view, 1, "scale", tuple(blocks))
+
+
+def _over(size: Dim, block: int) -> Dim:
+    return -(-size // block) if isinstance(size, int) else None
+
+
+def unfit_blocks(view: NodeView) -> str | None:
+    """Refuse weights, scales or zero points that are not those of N rows of K codes."""
+    given = view.attributes
+    k, n, block, bits = (
+        given.get(name, 4) for name in ("K", "N", "block_size", "bits")
+    )
+    if min(k, n) < 0 or block < 1 or block * bits % 8:
+        return (
+            f"its weights are {n} rows of {k} codes of {bits} bits in blocks of {block}"
+        )
+    a, weights = dims(view, 0), dims(view, 1)
+    if a is not None and (not a or (isinstance(a[-1], int) and a[-1] != k)):
+        return f"its input is {list(a)}, and K is {k}"
+    if weights is not None and 0 in weights:  # an omitted projection
+        return unlike(view, 5, "bias", (n,))
+    blocks = -(-k // block)
+    points = view.tensor(3)
+    packed = points is not None and points.dtype == "uint8"
+    each = -(-blocks * bits // 8) if packed else blocks
+    return (
+        unlike(view, 1, "weights", (n, blocks, block * bits // 8))
+        or unlike(view, 2, "scales", (n, blocks), (n * blocks,))
+        or unlike(view, 3, "zero points", (n, each), (n * each,))
+        or unlike(view, 5, "bias", (n,))
+    )
+
+
+def unfit_table(view: NodeView) -> str | None:
+    """Refuse scales or zero points that are not one for each block of a table."""
+    kind, block = view.tensor(0), view.attributes.get("block_size", 128)
+    if block < 1:
+        return f"its block_size is {block}"
+    if kind is None or not kind.shape:
+        return None
+    axis = view.attributes.get("quantize_axis", 1)
+    if not -len(kind.shape) <= axis < len(kind.shape):
+        return f"its quantize_axis is {axis}, and its table has {len(kind.shape)} axes"
+    axis, sizes = axis % len(kind.shape), list(kind.shape)
+    each = 8 // view.attributes.get("bits", 4) if kind.dtype == "uint8" else 1
+    size = sizes[axis]
+    sizes[axis] = _over(size * each, block) if isinstance(size, int) else None
+    points = list(sizes)
+    count = sizes[axis]
+    points[axis] = _over(count, each) if isinstance(count, int) else None
+    return unlike(view, 2, "scales", tuple(sizes)) or unlike(
+        view, 3, "zero points", tuple(points)
+    )
