@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 import attrs
 import numpy as np
 
+from seamline.capture import CapturedSegment, is_captured
 from seamline.checked_calls import built, check_found
 from seamline.claims import infer_with
 from seamline.control_flow import CONTROL
@@ -63,6 +64,12 @@ def action_for(program: Program, step: Step, nodes: Mapping[str, Node]) -> Actio
         return late.run
     if step.sizes_at_run:
         return _producing(program, executable, step)
+    provider = program.engine.providers[step.provider]
+    if program.engine.capture.record and is_captured(step, provider):
+        captured = CapturedSegment(program, step, executable)
+        program.captured[step.id] = captured
+        program.defer(captured.close)
+        return captured.run
     return executable.run
 
 

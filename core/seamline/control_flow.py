@@ -17,8 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from seamline.bodies import BodyRunner
 from seamline.graph import Graph, Node
-from seamline.program import BodyRunner, Program
+from seamline.program import Program
 from seamline.provider import Array
 from seamline.tensors import TensorType, numpy_dtype
 

@@ -13,7 +13,24 @@ from seamline.placement import Placement
 from seamline.provider import Array, Buffer, Device, Memory, Provider, View
 from seamline.tensors import type_of_array
 
-__all__ = ["Engine", "Kept"]
+__all__ = ["Capture", "Engine", "Kept"]
+
+
+@attrs.frozen
+class Capture:
+    """
+    What a session records.
+
+    Attributes
+    ----------
+    record
+        Record the segments of providers that can.
+    verify
+        Replays of each recording that are compared with a run, from the first on.
+    """
+
+    record: bool = True
+    verify: int = 0
 
 
 @attrs.define(eq=False)
@@ -25,6 +42,10 @@ class Engine:
     ----------
     capacity
         Programs kept for each region; the least recently used one is closed for a new.
+    capture
+        What is recorded.
+    quarantined
+        Nodes that made recording fail, and why; plans made from then on cut them out.
     """
 
     providers: Mapping[str, Provider]
@@ -32,6 +53,8 @@ class Engine:
     constants: Constants
     memories: Mapping[Device, Memory]
     capacity: int = 8
+    capture: Capture = attrs.field(factory=Capture)
+    quarantined: dict[str, str] = attrs.field(factory=dict)
     _kept: dict[str, dict[tuple[object, ...], Any]] = attrs.field(
         factory=dict, init=False
     )

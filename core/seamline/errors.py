@@ -19,6 +19,7 @@ Everything seamline raises on purpose.
         ├── BuildError
         ├── KernelError
         └── RecordingError
+            └── CaptureMismatchError   a replay gives another result than a run
 
 Facts are attributes; the message says who, what, why and what to do.
 """
@@ -30,6 +31,7 @@ from collections.abc import Iterable, Mapping
 
 __all__ = [
     "BuildError",
+    "CaptureMismatchError",
     "ContractError",
     "FeedError",
     "KernelError",
@@ -222,6 +224,8 @@ class RunError(SeamlineError):
 
     Attributes
     ----------
+    why
+        What happened, without where.
     provider, segment, node
         Where it happened; empty where not known.
     """
@@ -229,6 +233,7 @@ class RunError(SeamlineError):
     def __init__(
         self, why: str, *, provider: str = "", segment: str = "", node: str = ""
     ) -> None:
+        self.why = why
         self.provider = provider
         self.segment = segment
         self.node = node
@@ -263,3 +268,7 @@ class KernelError(RunError):
 
 class RecordingError(RunError):
     """A segment could not be recorded; names the node and what it did."""
+
+
+class CaptureMismatchError(RecordingError):
+    """``verify_capture`` found a replay that differs from a run; names the first node."""

@@ -142,7 +142,7 @@ def _plan(
             for node in plan.region.nodes
             if node.name in plan.choices
         },
-        "segments": [_segment(s, steps) for s in plan.segments],
+        "segments": [_segment(s, steps, program) for s in plan.segments],
         "host_steps": [
             {"id": step.id, "node": step.node, "us": steps.get(step.id)}
             for step in plan.steps
@@ -201,7 +201,9 @@ def _node(plan: Plan, pipeline: Pipeline, node: Node) -> dict[str, Any]:
     }
 
 
-def _segment(segment: Segment, steps: Mapping[str, float]) -> dict[str, Any]:
+def _segment(
+    segment: Segment, steps: Mapping[str, float], program: Program | None
+) -> dict[str, Any]:
     return {
         "id": segment.id,
         "provider": segment.provider,
@@ -211,7 +213,21 @@ def _segment(segment: Segment, steps: Mapping[str, float]) -> dict[str, Any]:
         "outputs": list(segment.outputs),
         "not_capturable": segment.not_capturable,
         "sizes_at_run": segment.sizes_at_run,
+        "capture": _capture(segment, program),
         "us": steps.get(segment.id),
+    }
+
+
+def _capture(segment: Segment, program: Program | None) -> dict[str, Any] | None:
+    """Say whether it is recorded and what happened; None where that is not asked of it."""
+    captured = program.captured.get(segment.id) if program else None
+    if captured is None:
+        return None
+    return {
+        "state": captured.state,
+        "why": captured.why,
+        "events": list(captured.events),
+        "left": dict(captured.left),
     }
 
 

@@ -125,10 +125,33 @@ def _segments(plan: Mapping[str, Any], indent: str) -> Iterator[str]:
         late = ", sizes found by running" if segment["sizes_at_run"] else ""
         yield (
             f"{indent}  {segment['provider']:12} {len(segment['nodes']):5} nodes  {span}"
-            f"{late}{_us(segment['us'])}"
+            f"{late}{_recorded(segment)}{_us(segment['us'])}"
         )
+        yield from _capture(segment, indent)
     if len(plan["segments"]) > _SHOWN:
         yield f"{indent}  ... and {len(plan['segments']) - _SHOWN} more (--json has all)"
+
+
+def _recorded(segment: Mapping[str, Any]) -> str:
+    capture = segment["capture"]
+    if capture is None or capture["state"] == "waiting":
+        return ""
+    if capture["state"] == "eager":
+        return f", not recorded: {capture['why']}"
+    left, count = len(capture["left"]), len(segment["nodes"])
+    return f", recorded ({count - left} of {count} nodes)" if left else ", recorded"
+
+
+def _capture(segment: Mapping[str, Any], indent: str) -> Iterator[str]:
+    """Give what happened beyond one recording, and why nodes were left out of it."""
+    capture = segment["capture"]
+    if capture is None:
+        return
+    for event, count in Counter(capture["events"]).items():
+        if event not in ("recorded", f"not recorded: {capture['why']}"):
+            yield f"{indent}{'':9}{event}{f', {count} times' if count > 1 else ''}"
+    for reason, count in Counter(capture["left"].values()).most_common(_SHOWN):
+        yield f"{indent}{'':9}{count} nodes not in the recording: {reason}"
 
 
 def _seams(plan: Mapping[str, Any], indent: str) -> Iterator[str]:

@@ -21,7 +21,7 @@ import numpy as np
 
 from seamline.claims import Claims, collect
 from seamline.constants import Constants
-from seamline.engine import Engine
+from seamline.engine import Capture, Engine
 from seamline.errors import BuildError, RunError, SeamlineError
 from seamline.folding import Folding
 from seamline.graph import Graph, load
@@ -92,6 +92,8 @@ class Pipeline:
         max_seams: int | None = None,
         limits: LoadLimits | None = None,
         programs: int = 8,
+        record: bool = True,
+        verify_capture: int = 0,
         settings: Settings | None = None,
         plugins: Sequence[Any] = (),
     ) -> Pipeline:
@@ -110,6 +112,11 @@ class Pipeline:
             an error, or ``cpu`` takes over with or without a warning.
         programs
             Programs kept, one for each shape signature.
+        record
+            Record the segments of providers that can be recorded, at their second run.
+        verify_capture
+            Compare this many replays of each recording with a run: changed inputs,
+            poisoned outputs, bit for bit.
         plugins
             Plugins beside the installed ones.
 
@@ -128,7 +135,8 @@ class Pipeline:
             notes = _quarantined(claims, opened, fallback)
             placement = place(claims, _devices(opened), named=opened.named, pins=chosen)
             policy = SeamPolicy(seams, max_seams)
-            variants = Variants(graph, opened, placement, policy, programs)
+            capture = Capture(record, verify_capture)
+            variants = Variants(graph, opened, placement, policy, programs, capture)
             stack.callback(variants.close)
             variants.of(frozenset(), constants)
             self = cls(
@@ -203,6 +211,9 @@ class Pipeline:
         ------
         RunError
             A build or a kernel failed, and the session stays usable; or it is closed.
+        CaptureMismatchError
+            ``verify_capture`` found a replay that differs; names the first node, which
+            is not recorded any more.
         """
         names = list(self.graph.outputs if fetches is None else fetches)
         start = time.perf_counter_ns()

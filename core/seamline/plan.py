@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+import attrs
+
 from seamline.agenda import Due, agenda
 from seamline.claims import CORE, infer_with
 from seamline.collector import collector_paused
@@ -20,7 +22,7 @@ from seamline.crossings import cross
 from seamline.layout import Reading, lay_out
 from seamline.placement import Placement
 from seamline.planned import HostStep, Plan, Region, Seam, Segment, Step, whole
-from seamline.provider import HOST, Array, Device, Provider
+from seamline.provider import HOST, Array, Device, Provider, cuts_capture
 from seamline.seams import name_seams
 from seamline.segmentation import cut
 from seamline.shapes import resolve
@@ -39,6 +41,7 @@ def partition(
     *,
     known: Mapping[str, Array] | None = None,
     where: Mapping[str, tuple[Device, ...]] | None = None,
+    quarantined: Mapping[str, str] | None = None,
 ) -> Plan:
     """
     Plan a region.
@@ -51,6 +54,8 @@ def partition(
         Values of captures that were known when the outside was planned.
     where
         Devices on which captures lie; the host where not said.
+    quarantined
+        Nodes that made recording fail, and why: segments are cut around them.
 
     Raises
     ------
@@ -70,7 +75,10 @@ def partition(
         placement.claims.settled,
     )
     together = constants.with_known({**(known or {}), **found.known})
-    making = _Making(region, placement, providers, found.types, together, where or {})
+    making = _Making(
+        region, placement, providers, found.types, together, where or {},
+        quarantined or {},
+    )  # fmt: skip
     return making.plan()
 
 
@@ -83,16 +91,18 @@ class _Making:
         types: Mapping[str, ValueType | None],
         known: Known,
         where: Mapping[str, tuple[Device, ...]],
+        quarantined: Mapping[str, str],
     ) -> None:
         self.region, self.placement, self.providers = region, placement, providers
         self.types, self.where = types, where
-        self.known = known
+        self.known, self.quarantined = known, quarantined
         self.written: Collection[str] = ()
 
     def plan(self) -> Plan:
         todo = agenda(
             self.region, self.placement, self.providers, self.types, self.known
         )
+        todo = attrs.evolve(todo, due=tuple([self._due(run) for run in todo.due]))
         order, joined = self._segments(todo.due)
         bare, readings = self._steps(order, todo.kept)
         crossings = cross(
@@ -136,8 +146,16 @@ class _Making:
         self, steps: Sequence[Step], readings: Sequence[Reading]
     ) -> tuple[Seam, ...]:
         by_node = {reading.node.name: reading for reading in readings}
-        capturing = {name for name, one in self.providers.items() if one.captures}
-        return name_seams(steps, by_node, self.types, capturing)
+        cutting = {name for name, one in self.providers.items() if cuts_capture(one)}
+        return name_seams(steps, by_node, self.types, cutting, self.quarantined)
+
+    def _due(self, run: Due) -> Due:
+        """Give a node's claim its reason where recording failed there."""
+        why = self.quarantined.get(run.node.name)
+        if why is None:
+            return run
+        claim = attrs.evolve(run.choice.claim, not_capturable=why)
+        return attrs.evolve(run, choice=attrs.evolve(run.choice, claim=claim))
 
     def _segments(self, runs: Sequence[Due]) -> tuple[list[list[Due]], bool]:
         writer = {name: i for i, run in enumerate(runs) for name in run.node.writes}
@@ -153,11 +171,11 @@ class _Making:
     def _colour(self, run: Due) -> tuple[str, bool] | None:
         if run.alone or self._waits(run):
             return None
-        captures = self.providers[run.choice.provider].captures
-        return (
-            run.choice.provider,
-            captures and run.choice.claim.not_capturable is not None,
+        apart = run.node.name in self.quarantined or (
+            run.choice.claim.not_capturable is not None
+            and cuts_capture(self.providers[run.choice.provider])
         )
+        return run.choice.provider, apart
 
     def _waits(self, run: Due) -> bool:
         """Tell whether a node of a device reads on the host what this plan computes."""
@@ -211,16 +229,17 @@ class _Making:
             tuple(run.node.name for run in group),
             tuple(n for n in reads if n not in made and n not in self.known),
             tuple(outputs if not group[0].alone else made),
-            next(
-                (
-                    r.choice.claim.not_capturable
-                    for r in group
-                    if r.choice.claim.not_capturable
-                ),
-                None,
-            ),
+            self._not_capturable(group),
             group[0].alone,
         )
+
+    def _not_capturable(self, group: Sequence[Due]) -> str | None:
+        """Give the first reason; where its provider records around nodes, only if all have."""
+        reasons = [run.choice.claim.not_capturable for run in group]
+        provider = self.providers.get(group[0].choice.provider)
+        if provider is None or (provider.captures and not cuts_capture(provider)):
+            return None if None in reasons else reasons[0]
+        return next(filter(None, reasons), None)
 
     def _internal(self, steps: Sequence[Step]) -> frozenset[str]:
         names: set[str] = set()

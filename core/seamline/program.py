@@ -10,18 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import attrs
 import numpy as np
 
+from seamline.bodies import Bodies, BodyRunner
+from seamline.capture import CapturedSegment
 from seamline.checked_calls import built
 from seamline.engine import Engine
 from seamline.errors import BuildError, RunError, SeamlineError
 from seamline.graph import Node
 from seamline.moves import Feeder, Fetcher, feeders, fetchers
 from seamline.placement import Choice
-from seamline.planned import HostStep, Plan, Region, Segment, Step, whole
+from seamline.planned import HostStep, Plan, Segment, Step, whole
 from seamline.provider import (
     HOST,
     Buffer,
@@ -34,44 +36,12 @@ from seamline.provider import (
 from seamline.tensors import TensorType
 from seamline.timings import Profile
 
-__all__ = ["Action", "Bodies", "BodyRunner", "Program", "build"]
+__all__ = ["Action", "Program", "build"]
 
 Action: TypeAlias = Callable[[], object]
 
 
-class BodyRunner(Protocol):
-    """Runs a region inside a program: a body of control flow, or the rest of a plan."""
-
-    @property
-    def region(self) -> Region:
-        """Give the region."""
-        ...
-
-    def run(
-        self,
-        inputs: Mapping[str, Any],
-        objects: Mapping[str, Any],
-        profile: Profile | None = None,
-    ) -> dict[str, Any]:
-        """Give the region's outputs by name, as fresh arrays."""
-        ...
-
-    def latest(self) -> Program | None:
-        """Give the program that ran last, if any."""
-        ...
-
-    def plan(self, inputs: Mapping[str, Any]) -> Plan:
-        """Plan for inputs like these, without building."""
-        ...
-
-    def close(self) -> None:
-        """Close every program."""
-        ...
-
-
 _Choices: TypeAlias = Mapping[str, Choice]
-#: Makes the runner of a region that reads the given program's values.
-Bodies: TypeAlias = Callable[[Region, "Program"], BodyRunner]
 
 
 @attrs.define(eq=False)
@@ -86,6 +56,10 @@ class Program:
         optionals, and arrays whose size was found by running.
     actions
         What a run does, in order; one for each step.
+    captured
+        Segments that are recorded, or were to be, by step.
+    stale
+        A node was quarantined, so the next run plans anew.
     """
 
     plan: Plan
@@ -94,6 +68,8 @@ class Program:
     objects: dict[str, Any] = attrs.field(factory=dict)
     actions: list[tuple[Step, Action]] = attrs.field(factory=list)
     executables: dict[str, Executable] = attrs.field(factory=dict)
+    captured: dict[str, CapturedSegment] = attrs.field(factory=dict)
+    stale: bool = False
     bodies: dict[str, Mapping[str, BodyRunner]] = attrs.field(factory=dict)
     rest: BodyRunner | None = None
     profile: Profile | None = None
@@ -162,6 +138,13 @@ class Program:
         self, executable: Executable, spec: SegmentSpec, choices: _Choices
     ) -> None:
         """Give a built segment its places; values that have none yet are left out."""
+        views, host = self.lent(spec, choices)
+        executable.bind(views, self._workspaces(spec, choices), host)
+
+    def lent(
+        self, spec: SegmentSpec, choices: _Choices
+    ) -> tuple[dict[str, View], dict[str, View]]:
+        """Give the places of a segment's values, and of those it reads on the host."""
         views: dict[str, View] = {}
         host: dict[str, View] = {}
         made = {name for node in spec.nodes for name in node.node.writes}
@@ -178,7 +161,7 @@ class Program:
             for name in node.node.writes:
                 if (name, choice.device) in self.plan.slots:
                     views[name] = self.view(name, choice.device)
-        executable.bind(views, self._workspaces(spec, choices), host)
+        return views, host
 
     def _workspaces(self, spec: SegmentSpec, choices: _Choices) -> dict[str, View]:
         found: dict[str, View] = {}

@@ -53,6 +53,7 @@ __all__ = [
     "SegmentSpec",
     "View",
     "VirtualMemory",
+    "cuts_capture",
     "view_of",
 ]
 
@@ -125,7 +126,12 @@ class ProviderSpec:
 
 
 class Recording(Protocol):
-    """A segment recorded over the addresses it was bound to; replay takes no decision."""
+    """
+    A segment recorded over the addresses it was bound to; replay takes no decision.
+
+    One of a provider that records around nodes may have ``left``, a mapping from each node
+    that it runs as before to the reason.
+    """
 
     def replay(self) -> None:
         """Run what was recorded, again."""
@@ -230,6 +236,8 @@ class Provider(Protocol):
         Where its values live. Providers on one device share values without copies.
     captures
         Its segments can be recorded; nodes whose claim is not capturable are cut out.
+        A provider that also has ``records_around = True`` is not cut: its recordings run
+        such nodes in place, and name them in ``left``.
     owns_intermediates
         It finds its own room for values inside a segment (a whole-segment compiler).
     """
@@ -258,3 +266,8 @@ class Provider(Protocol):
     def close(self) -> None:
         """Give everything back; a second call does nothing."""
         ...
+
+
+def cuts_capture(provider: Provider) -> bool:
+    """Tell whether a provider's segments are cut at what cannot be recorded."""
+    return provider.captures and not getattr(provider, "records_around", False)

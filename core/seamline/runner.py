@@ -65,7 +65,9 @@ class Runner:
         """Give the program for inputs of these sizes, building it if there is none."""
         key = tuple([_signature(inputs[name]) for name in self.region.inputs])
         found = self._programs.get(key)
-        if found is not None:
+        if found is not None and found.stale:
+            self._programs.pop(key).close()
+        elif found is not None:
             self._programs.move_to_end(key)
             return found
         plan = self.plan(inputs)
@@ -103,6 +105,7 @@ class Runner:
             types,
             known=known,
             where=where,
+            quarantined=engine.quarantined,
         )
 
     def latest(self) -> Program | None:

@@ -17,6 +17,7 @@ def name_seams(
     readings: Mapping[str, Reading],
     types: Mapping[str, ValueType | None],
     capturing: Collection[str],
+    failed: Collection[str] = (),
 ) -> tuple[Seam, ...]:
     """
     Give the seams in the order of the steps that they lead to.
@@ -25,6 +26,8 @@ def name_seams(
     ----------
     capturing
         Providers whose segments are recorded: only they are cut at what cannot be.
+    failed
+        Nodes that made recording fail.
     """
     writer: dict[str, Segment | HostStep] = {}
     copied = {(t.value, str(t.target)) for t in steps if isinstance(t, Transfer)}
@@ -38,7 +41,7 @@ def name_seams(
             if source is not None:
                 crossing.setdefault(source.id, (source, []))[1].append(name)
         for source, values in crossing.values():
-            cause, why = _cause(source, step, readings, capturing)
+            cause, why = _cause(source, step, readings, capturing, failed)
             seams.append(_seam(cause, why, source, step, values, types, copied))
         if isinstance(step, HostStep) or step.sizes_at_run:
             seams.append(_leaving(step, readings, types))
@@ -90,6 +93,7 @@ def _cause(
     target: Segment | HostStep,
     readings: Mapping[str, Reading],
     capturing: Collection[str],
+    failed: Collection[str],
 ) -> tuple[SeamCause, str]:
     if isinstance(target, HostStep):
         op = readings[target.node].node.qualified_op
@@ -100,7 +104,7 @@ def _cause(
     if target.sizes_at_run:
         return SeamCause.DYNAMIC_SHAPE, f"{target.nodes[0]!r} finds its outputs' sizes"
     if source.provider == target.provider:
-        return _parted(source, target, readings, source.provider in capturing)
+        return _parted(source, target, readings, source.provider in capturing, failed)
     if source.device != target.device and HOST in (source.device, target.device):
         host = target if target.device == HOST else source
         return SeamCause.HOST_NODE, f"{host.nodes[0]!r} is placed on {host.provider}"
@@ -109,9 +113,17 @@ def _cause(
 
 
 def _parted(
-    source: Segment, target: Segment, readings: Mapping[str, Reading], captures: bool
+    source: Segment,
+    target: Segment,
+    readings: Mapping[str, Reading],
+    captures: bool,
+    failed: Collection[str],
 ) -> tuple[SeamCause, str]:
     """Say why two segments of one provider that share a value are not one."""
+    for node in (*target.nodes, *source.nodes):
+        if node in failed:
+            why = f"{node!r}: {readings[node].choice.claim.not_capturable}"
+            return SeamCause.RECORDING_FAILED, why
     for end, other in ((target, source), (source, target)):
         said = end.not_capturable
         if captures and said and not other.not_capturable:

@@ -69,6 +69,8 @@ class Opening:
                 max_seams=self.max_seams,
                 limits=self.limits,
                 programs=self.programs,
+                record=self.options.record_segments,
+                verify_capture=self.options.verify_capture,
                 settings=self.settings,
                 plugins=self.plugins,
             )

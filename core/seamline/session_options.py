@@ -101,6 +101,10 @@ class SessionOptions:
     ``session.name_based_layer_assignment``, ``session.layer_assignment_settings``
         Pins; see :mod:`seamline.layer_rules`.
 
+    Two are seamline's own: ``record_segments`` (True: segments of providers that can are
+    recorded at their second run) and ``verify_capture`` (how many replays of each
+    recording are compared with a run).
+
     Examples
     --------
     >>> options = SessionOptions()
@@ -127,6 +131,8 @@ class SessionOptions:
     optimized_model_filepath: str = ""
     use_deterministic_compute: bool = False
     use_per_session_threads: bool = True
+    record_segments: bool = True
+    verify_capture: int = attrs.field(default=0, validator=_count)
     config_entries: dict[str, str] = attrs.field(factory=dict, init=False)
     dimensions_by_name: dict[str, int] = attrs.field(factory=dict, init=False)
     dimensions_by_denotation: dict[str, int] = attrs.field(factory=dict, init=False)

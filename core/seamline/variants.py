@@ -17,7 +17,7 @@ import numpy as np
 
 from seamline.checked_calls import memory_of
 from seamline.constants import Constants
-from seamline.engine import Engine
+from seamline.engine import Capture, Engine
 from seamline.folding import Folding, fold
 from seamline.graph import Graph
 from seamline.memory import HostMemory
@@ -49,6 +49,10 @@ class Variants:
     ----------
     capacity
         Programs that each runner keeps.
+    capture
+        What they record.
+    quarantined
+        Nodes that made recording fail, and why, in whichever variant.
     """
 
     graph: Graph
@@ -56,6 +60,8 @@ class Variants:
     placement: Placement
     policy: SeamPolicy
     capacity: int
+    capture: Capture = attrs.field(factory=Capture)
+    quarantined: dict[str, str] = attrs.field(factory=dict)
     _made: dict[frozenset[str], Variant] = attrs.field(factory=dict)
     _stack: ExitStack = attrs.field(factory=ExitStack)
 
@@ -95,13 +101,24 @@ class Variants:
     def _make(self, fed: frozenset[str], constants: Constants | None) -> Variant:
         with ExitStack() as stack:
             known = constants if constants is not None else Constants(self.graph, fed)
-            engine = _engine(self.opened, self.placement, known, self.capacity)
+            engine = self._engine(known)
             stack.callback(engine.close)
             runner = self._runner(engine, fed)
             stack.callback(runner.close)
             variant = Variant(engine, runner, self._fold(engine))
             self._stack.push(stack.pop_all())
         return variant
+
+    def _engine(self, constants: Constants) -> Engine:
+        memories: dict[Device, Memory] = {HOST: HostMemory()}
+        for provider in self.opened.providers.values():
+            memory = memory_of(provider)
+            if memory is not None:
+                memories[provider.device] = memory
+        return Engine(
+            self.opened.providers, self.placement, constants, memories, self.capacity,
+            self.capture, self.quarantined,
+        )  # fmt: skip
 
     def _runner(self, engine: Engine, fed: frozenset[str]) -> Runner:
         graph = self.graph
@@ -121,14 +138,3 @@ class Variants:
 
         types = self.placement.claims.types
         return fold(self.graph, engine.constants, types.get, once)
-
-
-def _engine(
-    opened: Opened, placement: Placement, constants: Constants, capacity: int
-) -> Engine:
-    memories: dict[Device, Memory] = {HOST: HostMemory()}
-    for provider in opened.providers.values():
-        memory = memory_of(provider)
-        if memory is not None:
-            memories[provider.device] = memory
-    return Engine(opened.providers, placement, constants, memories, capacity)

@@ -13,6 +13,7 @@ spins on one word does not slow a core that writes another:
 
 from __future__ import annotations
 
+import os
 import platform
 from typing import Any
 
@@ -28,6 +29,7 @@ __all__ = [
     "launch",
     "longs",
     "run_alone",
+    "run_list",
     "serve",
 ]
 
@@ -87,6 +89,21 @@ def _pause(context: Any) -> Any:
             kind = ir.FunctionType(ir.VoidType(), [])
             name = "llvm.x86.sse2.pause"
             builder.call(cgutils.get_or_insert_function(builder.module, kind, name), [])
+        return context.get_dummy_value()
+
+    return types.void(), generate
+
+
+@native
+def _nap(context: Any) -> Any:
+    """Give the core to others for some 50 to 100 us, where the system has ``usleep``."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        if os.name == "posix":
+            word = ir.IntType(32)
+            kind = ir.FunctionType(word, [word])
+            sleep = cgutils.get_or_insert_function(builder.module, kind, "usleep")
+            builder.call(sleep, [ir.Constant(word, 20)])
         return context.get_dummy_value()
 
     return types.void(), generate
@@ -162,11 +179,8 @@ def run_alone(function: int, arguments: int, shares: int) -> None:
 
 
 @jit
-def launch(control: int, function: int, arguments: int, shares: int) -> None:
-    """Offer a command to the workers, work with them, and return when it is done."""
-    if _swap(control + 192, 0, 1) != 0:
-        run_alone(function, arguments, shares)
-        return
+def _offer(control: int, function: int, arguments: int, shares: int) -> None:
+    """Offer a command, for a caller that holds the crew, and return when it is done."""
     _store(control + 128, function)
     _store(control + 136, arguments)
     _store(control + 64, 0)
@@ -176,12 +190,45 @@ def launch(control: int, function: int, arguments: int, shares: int) -> None:
     _help(control, ticket)
     while _load(control + 64) < shares:
         _pause()
+
+
+@jit
+def launch(control: int, function: int, arguments: int, shares: int) -> None:
+    """Offer a command to the workers, work with them, and return when it is done."""
+    if _swap(control + 192, 0, 1) != 0:
+        run_alone(function, arguments, shares)
+        return
+    _offer(control, function, arguments, shares)
     _store(control + 192, 0)
 
 
 @jit
+def run_list(control: int, table: int, count: int) -> None:
+    """
+    Run ``count`` commands in step: rows of function, arguments and shares at ``table``.
+
+    The crew is held from the first to the last, so its workers stay awake in between;
+    with ``control`` 0, or where another caller holds the crew, all runs in this thread.
+    """
+    held = control != 0 and _swap(control + 192, 0, 1) == 0
+    for row in range(table, table + 24 * count, 24):
+        function, arguments, shares = _load(row), _load(row + 8), _load(row + 16)
+        if shares > 1 and held:
+            _offer(control, function, arguments, shares)
+        else:
+            run_alone(function, arguments, shares)
+    if held:
+        _store(control + 192, 0)
+
+
+@jit
 def serve(control: int, seen: int, spins: int) -> int:
-    """Help with commands until none came for ``spins`` pauses; -1 when told to end."""
+    """
+    Help with commands until none came for ``spins`` pauses; -1 when told to end.
+
+    While a caller holds the crew more is to come, and nobody could wake this thread from
+    compiled code: it naps, so that a long command of one share leaves its core to others.
+    """
     idle = 0
     while idle < spins:
         if _load(control + 256) != 0:
@@ -189,7 +236,11 @@ def serve(control: int, seen: int, spins: int) -> int:
         ticket = _load(control)
         if (ticket >> 32) == seen:
             idle += 1
-            _pause()
+            if idle < spins:
+                _pause()
+            elif _load(control + 192) != 0:
+                _nap()
+                idle -= 1
             continue
         seen = ticket >> 32
         _help(control, ticket)

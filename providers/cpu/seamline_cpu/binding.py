@@ -10,6 +10,7 @@ import numpy as np
 
 from seamline.kernels import Call, Run
 from seamline.provider import Array
+from seamline_cpu.commands import joined
 
 __all__ = [
     "axes_of",
@@ -109,6 +110,8 @@ def in_order(runs: Sequence[Run]) -> Run:
         return nothing
     if len(runs) == 1:
         return runs[0]
+    if (native := joined(runs)) is not None:
+        return native
     steps = tuple(runs)
 
     def run() -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
+import functools
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -24,11 +25,11 @@ import numpy as np
 from numba.core.ccallback import CFunc
 from numba.core.compiler_lock import global_compiler_lock
 
-from seamline_cpu.atomics import WORDS, launch, run_alone, serve
+from seamline_cpu.atomics import WORDS, launch, run_alone, run_list, serve
 from seamline_cpu.ir import types
 from seamline_cpu.jit_cache import attach
 
-__all__ = ["Command", "bind", "close", "command"]
+__all__ = ["Command", "Native", "bind", "close", "command", "in_list", "joined"]
 
 _ARGUMENTS = (types.CPointer(types.int64), types.int64, types.int64)
 _SPINS = 4000  # pauses of some 15-40 ns each: about 100 us, twice what waking takes
@@ -70,7 +71,7 @@ def bind(
     shares: int,
     *,
     keep: object = None,
-) -> Callable[[], None]:
+) -> Native:
     """
     Give the function that runs a command over fixed arguments.
 
@@ -84,22 +85,65 @@ def bind(
         What must live as long as the function, such as packed weights.
     """
     values = np.asarray(arguments, np.int64)
-    kept = (values, keep)
     target, where = what.address, values.ctypes.data
+    rows = ((target, where, max(shares, 1)),)
+    kept = (values, keep)
     if shares <= 1:
+        return Native(run_alone, target, where, 1).over(rows, kept)
 
-        def alone(kept: object = kept) -> None:
-            run_alone(target, where, 1)
-
-        return alone
-
-    def run(kept: object = kept) -> None:
+    def run() -> None:
         crew = _crew
-        if crew.asleep or len(crew.workers) < shares - 1:
-            crew.rouse(shares - 1)
+        crew.ready(shares - 1)
         launch(crew.control, target, where, shares)
 
-    return run
+    return Native(run).over(rows, kept)
+
+
+class Native(functools.partial[None]):
+    """
+    A run that is made of commands only, so that a list of commands can do its work.
+
+    Attributes
+    ----------
+    rows
+        Function, arguments and shares of each command.
+    kept
+        What must live as long as it.
+    """
+
+    rows: tuple[tuple[int, int, int], ...] = ()
+    kept: object = None
+
+    def over(self, rows: tuple[tuple[int, int, int], ...], kept: object) -> Native:
+        """Set the attributes, and give itself."""
+        self.rows, self.kept = rows, kept
+        return self
+
+
+def in_list(rows: Sequence[tuple[int, int, int]], keep: object = None) -> Native:
+    """Give a run of several commands in step, by one call into compiled code."""
+    table = np.array(rows, np.int64).reshape(len(rows), 3)
+    where, count = table.ctypes.data, len(rows)
+    most, kept = max(shares for _, _, shares in rows), (table, keep)
+    if most <= 1:
+        return Native(run_list, 0, where, count).over(tuple(rows), kept)
+
+    def run() -> None:
+        crew = _crew
+        crew.ready(most - 1)
+        run_list(crew.control, where, count)
+
+    return Native(run).over(tuple(rows), kept)
+
+
+def joined(runs: Sequence[Callable[[], object]]) -> Native | None:
+    """Give runs as one list of commands, or None where one of them is no command."""
+    rows: list[tuple[int, int, int]] = []
+    for run in runs:
+        if not isinstance(run, Native):
+            return None
+        rows += run.rows
+    return in_list(rows, tuple(runs)) if rows else None
 
 
 @attrs.define(eq=False)
@@ -122,7 +166,18 @@ class _Crew:
         self.control = start + -start % 64
         self.workers: list[_Worker] = []
         self.asleep = 0
+        self.cores: set[int] = set()
         self._lock = threading.Lock()
+
+    def ready(self, size: int) -> None:
+        """Have workers awake, and none on the core that the caller was moved to."""
+        if self.asleep or len(self.workers) < size:
+            self.rouse(size)
+        elif _current_core is not None and _current_core() in self.cores:
+            with self._lock:
+                for worker in self.workers:
+                    _part_from_caller(worker)
+                self.cores = {worker.core for worker in self.workers}
 
     def rouse(self, size: int) -> None:
         """Have ``size`` workers, or as many as can be started, and wake all."""
@@ -142,6 +197,7 @@ class _Crew:
                     return
                 self.workers.append(worker)
             self._wake()
+            self.cores = {worker.core for worker in self.workers}
 
     def _wake(self) -> None:
         for worker in self.workers:

@@ -11,6 +11,7 @@ from seamline.kernels import Call, Run
 from seamline.provider import Array
 from seamline.tensors import FLOATS, NUMBERS, SIGNED
 from seamline_cpu.kernels import formulas
+from seamline_cpu.kernels.broadcast_commands import bind_unary
 from seamline_cpu.kernels.elementwise import COMPILED
 from seamline_cpu.kernels.pointwise import (
     COMPILED_FROM,
@@ -75,8 +76,9 @@ def _zeros(dtype: Any) -> Array:
 def relu(call: Call) -> Run:
     """Bind Relu: max(x, 0), NaN kept."""
     x = call.inputs[0]
-    if x.dtype == np.float32 and x.size >= COMPILED_FROM:
-        return formulas.CLIP.bind(call, 0.0, np.inf)
+    native = bind_unary("Relu", call, x, call.outputs[0])
+    if native is not None:
+        return native
     if not 64 < x.size <= COMPILED_FROM:
         return bind_ufunc(call, np.maximum, x, np.zeros((), x.dtype))
     # NumPy's maximum of an array and a scalar is not vectorised; of two arrays it is.

@@ -10,6 +10,7 @@ import numpy as np
 from seamline.kernels import Call, Run
 from seamline.provider import Array
 from seamline.tensors import FLOATS, INTEGERS, NUMBERS
+from seamline_cpu.kernels.broadcast_commands import bind_binary
 from seamline_cpu.kernels.pointwise import (
     ARITHMETIC_FROM,
     BLOCK,
@@ -27,7 +28,9 @@ _EITHER = ((0, 0), (0, 1))  # operands whose memory the result may take
 
 
 def _of_ufunc(ufunc: Any, call: Call) -> Run:
-    return bind_ufunc(call, ufunc, call.inputs[0], call.inputs[1])
+    a, b = call.inputs[0], call.inputs[1]
+    native = bind_binary(call.view.op_type, call, a, b, call.outputs[0])
+    return native or bind_ufunc(call, ufunc, a, b)
 
 
 _UFUNCS: tuple[tuple[str, Any], ...] = (
@@ -78,8 +81,15 @@ def _chain(call: Call, ufunc: Any) -> list[Run]:
     out = call.outputs[0]
     if len(given) == 1:
         return [functools.partial(np.copyto, out, given[0])]
-    runs = [bind_ufunc(call, ufunc, given[0], given[1])]
-    return runs + [bind_ufunc(call, ufunc, out, x) for x in given[2:]]
+    pairs = [(given[0], given[1]), *[(out, x) for x in given[2:]]]
+    return [_folding(call, ufunc, a, b) for a, b in pairs]
+
+
+def _folding(call: Call, ufunc: Any, a: Array, b: Array) -> Run:
+    native = (
+        bind_binary("Add", call, a, b, call.outputs[0]) if ufunc is np.add else None
+    )
+    return native or bind_ufunc(call, ufunc, a, b)
 
 
 def _fold(ufunc: Any, call: Call) -> Run:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from seamline_cpu.atomics import floats
+from seamline_cpu.commands import Native, command
 from seamline_cpu.jit import jit
 from seamline_cpu.tiles import ROWS
 
@@ -52,7 +52,13 @@ def pack_slabs(weights: _Array, groups: int, slab: int) -> _Array:
     return np.ascontiguousarray(np.concatenate(slabs, 1)).reshape(-1)
 
 
-def in_units(launched: Callable[[], None], counter: _Array) -> Callable[[], None]:
+@command
+def _zero(a: Any, share: int, shares: int) -> None:
+    """Set the first argument, a counter, to zero."""
+    a[0] = 0
+
+
+def in_units(launched: Native, counter: _Array) -> Native:
     """
     Give a run of a command whose shares take units from a counter, one by one.
 
@@ -63,4 +69,5 @@ def in_units(launched: Callable[[], None], counter: _Array) -> Callable[[], None
         counter[0] = 0
         launched()
 
-    return run
+    reset = (_zero.address, counter.ctypes.data, 1)
+    return Native(run).over((reset, *launched.rows), (launched, counter))

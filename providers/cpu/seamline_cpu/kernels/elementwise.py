@@ -9,6 +9,7 @@ import numpy as np
 
 from seamline.kernels import Call, Run
 from seamline.tensors import FLOATS, INTEGERS, NUMBERS, SIGNED
+from seamline_cpu.kernels.broadcast_commands import UNARY, bind_unary
 from seamline_cpu.kernels.formulas import ERF, EXP, TANH
 from seamline_cpu.kernels.pointwise import (
     ARITHMETIC_FROM,
@@ -50,6 +51,11 @@ _UFUNCS: dict[str, tuple[Any, tuple[str, ...], int]] = {
 
 
 def _of_ufunc(ufunc: Any, least: int, call: Call) -> Run:
+    if call.view.op_type in UNARY:
+        x, out = call.inputs[0], call.outputs[0]
+        native = bind_unary(call.view.op_type, call, x, out)
+        if native is not None:
+            return native
     return bind_ufunc(call, ufunc, call.inputs[0], least=least)
 
 

@@ -18,6 +18,8 @@ import numpy as np
 
 from seamline.kernels import Call, Run
 from seamline.provider import Array
+from seamline_cpu.binding import in_order
+from seamline_cpu.kernels.activation_commands import bind_loop
 from seamline_cpu.kernels.rows import threads_of
 from seamline_cpu.pool import run_shares
 
@@ -73,14 +75,7 @@ def in_parallel(parts: Sequence[Run]) -> Run:
 
 def in_sequence(parts: Sequence[Run]) -> Run:
     """Give one function that runs the parts in turn."""
-    if len(parts) == 1:
-        return parts[0]
-
-    def run() -> None:
-        for part in parts:
-            part()
-
-    return run
+    return in_order(parts)
 
 
 def shared_out(
@@ -134,6 +129,13 @@ def bind_ufunc(
     return in_parallel([functools.partial(ufunc, *x[:-1], out=x[-1]) for x in shares])
 
 
+def _is_plain(x: Array, out: Array) -> bool:
+    """Tell whether flat arrays are float32 in place, and apart or one and the same."""
+    if not (x.dtype == out.dtype == np.float32 and x.flags.carray and out.flags.carray):
+        return False
+    return x.ctypes.data == out.ctypes.data or not np.may_share_memory(x, out)
+
+
 @attrs.frozen(eq=False)
 class Formula:
     """
@@ -149,12 +151,15 @@ class Formula:
         Elements from which ``loop`` is used.
     spares
         Scratch arrays that ``step`` needs.
+    light
+        ``loop`` compiles quickly, and is used for float32 of any size.
     """
 
     step: Step
     loop: Any = None
     compiled_from: int = COMPILED_FROM
     spares: int = 1
+    light: bool = False
 
     def bind(
         self, call: Call, a: float = 0.0, b: float = 0.0, x: Array | None = None
@@ -165,6 +170,8 @@ class Formula:
         flat_x, flat_out = source.reshape(-1), out.reshape(-1)
         count = share_count(call, flat_x.size, ARITHMETIC_FROM)
         large = self.loop is not None and flat_x.size >= self.compiled_from
+        if (large or self.light) and flat_x.size and _is_plain(flat_x, flat_out):
+            return bind_loop(self.loop, flat_x, flat_out, a, b, count)
         pieces = cuts(flat_x.size, count)
         return in_parallel(
             [self._part(flat_x[s], flat_out[s], a, b, large) for s in pieces]

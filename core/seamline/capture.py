@@ -1,0 +1,164 @@
+"""
+Who records: a segment runs once, is recorded, and from then on is replayed.
+
+The first run of a segment in a program is its warm-up: whatever compiles lazily or sizes
+itself late does so there. At the second run it is recorded, which is no run, and then
+replayed; a program that runs once never pays for a recording. Three things may go on from
+there. A recording that no longer holds (the segment was bound elsewhere, or a host value
+that it keeps has changed) is closed and made anew. A node that makes recording fail is
+quarantined: the segment runs as before, and the program is planned again, at the next
+run, with that node cut out, so that the rest is recorded. And a segment that cannot be
+recorded at all goes on running. Each is an event that ``explain`` shows with its reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import attrs
+
+from seamline.capture_check import verified
+from seamline.errors import CaptureMismatchError, RecordingError, SeamlineError
+from seamline.planned import Segment
+from seamline.provider import Executable, Provider, Recording, cuts_capture
+
+if TYPE_CHECKING:
+    from seamline.program import Program
+
+__all__ = ["CapturedSegment", "is_captured"]
+
+_LOST = 64  # recordings of one segment that may cease to hold before it stays eager
+
+
+def is_captured(step: Segment, provider: Provider) -> bool:
+    """Tell whether a segment of a provider is to be recorded."""
+    return provider.captures and not step.sizes_at_run and step.not_capturable is None
+
+
+@attrs.define(eq=False)
+class CapturedSegment:
+    """
+    One segment of a program: what its next run does, and what has happened so far.
+
+    Attributes
+    ----------
+    state
+        ``waiting`` for a warm-up, ``recorded``, or ``eager`` for good.
+    why
+        Why it is eager.
+    events
+        What happened, in order.
+    """
+
+    program: Program
+    step: Segment
+    executable: Executable
+    state: str = "waiting"
+    why: str = ""
+    events: list[str] = attrs.field(factory=list)
+    recording: Recording | None = None
+    _made: int = 0
+    _unverified: int = 0
+    _now: Callable[[], object] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._now = self._warm_up
+        self._unverified = self.program.engine.capture.verify
+
+    def run(self) -> None:
+        """Run, record and replay, or replay."""
+        try:
+            self._now()
+        except CaptureMismatchError as error:
+            self._quarantine(error)
+            raise
+        except RecordingError as error:
+            self._lost(error)
+
+    @property
+    def left(self) -> Mapping[str, str]:
+        """Give the nodes inside the recording that run as before, and why."""
+        return getattr(self.recording, "left", None) or {}
+
+    def close(self) -> None:
+        """Give the recording back."""
+        if self.recording is not None:
+            self.recording.close()
+            self.recording = None
+
+    def _warm_up(self) -> None:
+        self.executable.run()
+        self._now = self._record
+
+    def _record(self) -> None:
+        """Record, and do this run's work by it."""
+        try:
+            made = self.executable.record()
+            _check(made)
+        except RecordingError as error:
+            self._quarantine(error)
+        except SeamlineError:
+            raise
+        except Exception as error:
+            self._stay_eager(f"record() raised {type(error).__name__}: {error}")
+        else:
+            self.recording, self.state = made, "recorded"
+            self._made += 1
+            self.events.append("recorded" if self._made == 1 else "recorded again")
+            self._now = self._verified if self._unverified else made.replay
+        try:
+            self._now()
+        except CaptureMismatchError:
+            raise
+        except RecordingError as error:
+            self._stay_eager(f"a fresh recording was refused: {error.why}")
+            self._now()
+
+    def _verified(self) -> None:
+        """Run and replay side by side, for as many runs as were asked for."""
+        assert self.recording is not None
+        left = verified(self.program, self.step, self.executable, self.recording)
+        self.events.append(f"verified: {left}" if left else "verified")
+        self._unverified -= 1
+        if not self._unverified:
+            self._now = self.recording.replay
+
+    # -- what can go wrong ---------------------------------------------------------------
+
+    def _lost(self, error: RecordingError) -> None:
+        """Record again: nothing was run, and the recording does not hold any more."""
+        self.close()
+        self.events.append(f"no longer held: {error.why}")
+        if self._made < _LOST:
+            try:
+                self._record()
+            except CaptureMismatchError as wrong:
+                self._quarantine(wrong)
+                raise
+            return
+        self._stay_eager(f"{_LOST} recordings ceased to hold, the last: {error.why}")
+        self._now()
+
+    def _quarantine(self, error: RecordingError) -> None:
+        said, engine = error.why, self.program.engine
+        # A provider that records around nodes leaves them in place by itself.
+        cuts = cuts_capture(engine.providers[self.step.provider])
+        cuts = cuts or isinstance(error, CaptureMismatchError)
+        if cuts and error.node in self.step.nodes:
+            engine.quarantined[error.node] = said
+            self.program.stale = len(self.step.nodes) > 1
+            said = f"node {error.node!r}: {said}"
+        self._stay_eager(said)
+
+    def _stay_eager(self, why: str) -> None:
+        self.close()
+        self.state, self.why = "eager", why
+        self.events.append(f"not recorded: {why}")
+        self._now = self.executable.run
+
+
+def _check(made: object) -> None:
+    for name in ("replay", "close"):
+        if not callable(getattr(made, name, None)):
+            raise TypeError(f"it gave a {type(made).__name__} without {name}")
