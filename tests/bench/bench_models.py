@@ -16,6 +16,8 @@ from tests.models.inputs import BY_NAME
 
 import seamline
 
+REST = 0.05  #: seconds before each turn, so that the other's workers have come to rest
+
 
 def contestants(path, feeds, threads):
     """Open a model in both; give functions that run it once."""
@@ -48,7 +50,7 @@ def measure(model, threads, rounds):
     path = model.path()
     runs = contestants(path, model.feeds(path), threads)
     apart = difference(runs["seamline"], runs["onnxruntime"])
-    times = alternating(runs, rounds=rounds)
+    times = alternating(runs, rounds=rounds, rest=REST)
     ours, theirs = times["seamline"], times["onnxruntime"]
     row = (
         model.name,

@@ -40,9 +40,11 @@ class Times:
         return (high - low) / self.median
 
 
-def alternating(contestants, *, rounds, warmups=2, seconds=20.0):
+def alternating(contestants, *, rounds, warmups=2, seconds=20.0, rest=0.0):
     """
     Time functions in turns, so that a machine that slows down slows all of them.
+
+    Before each turn nothing is done for ``rest`` seconds.
 
     Stops after ``rounds`` turns, or after ``seconds`` once there are five.
     """
@@ -55,6 +57,9 @@ def alternating(contestants, *, rounds, warmups=2, seconds=20.0):
         if turn >= 5 and time.perf_counter() > end:
             break
         for name, function in contestants.items():
+            # onnxruntime's workers spin for a while after a run, on cores that the next
+            # contestant would have.
+            time.sleep(rest)
             start = time.perf_counter()
             function()
             samples[name].append(time.perf_counter() - start)
