@@ -9,7 +9,7 @@ may know them; and last what the file declares.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import onnx_ir as ir
@@ -71,8 +71,10 @@ class NodeTypes:
         import onnx_shape_inference as osi
 
         osi.registry.collect()
-        self.registry = osi.registry
-        self.context = osi.ShapeInferenceContext(dict(graph.opsets), policy="override")
+        self.registry: Any = osi.registry
+        self.context: Any = osi.ShapeInferenceContext(
+            dict(graph.opsets), policy="override"
+        )
         self.graph = graph
         self.types = given
         self.outside = known

@@ -169,9 +169,11 @@ class Formula:
         out: Array = call.outputs[0]
         flat_x, flat_out = source.reshape(-1), out.reshape(-1)
         count = share_count(call, flat_x.size, ARITHMETIC_FROM)
-        large = self.loop is not None and flat_x.size >= self.compiled_from
-        if (large or self.light) and flat_x.size and _is_plain(flat_x, flat_out):
-            return bind_loop(self.loop, flat_x, flat_out, a, b, count)
+        loop = self.loop
+        large = loop is not None and flat_x.size >= self.compiled_from
+        plain = flat_x.size and _is_plain(flat_x, flat_out)
+        if loop is not None and (large or self.light) and plain:
+            return bind_loop(loop, flat_x, flat_out, a, b, count)
         pieces = cuts(flat_x.size, count)
         return in_parallel(
             [self._part(flat_x[s], flat_out[s], a, b, large) for s in pieces]
