@@ -17,6 +17,7 @@ import numpy as np
 
 from seamline.capture_bisect import first_difference
 from seamline.errors import CaptureMismatchError, KernelError
+from seamline.folding import RANDOM
 from seamline.planned import Segment
 from seamline.provider import Array, Executable, Recording, View
 from seamline.tensors import FLOATS, TensorType, numpy_dtype
@@ -25,19 +26,6 @@ if TYPE_CHECKING:
     from seamline.program import Program
 
 __all__ = ["poison_of", "rotated", "verified"]
-
-#: Operators whose results differ from run to run.
-_RANDOM = frozenset(
-    [
-        "Bernoulli",
-        "Dropout",
-        "Multinomial",
-        "RandomNormal",
-        "RandomNormalLike",
-        "RandomUniform",
-        "RandomUniformLike",
-    ]
-)
 
 
 def verified(
@@ -60,7 +48,7 @@ def verified(
     """
     nodes = {node.name: node for node in program.plan.region.nodes}
     for name in step.nodes:
-        if nodes[name].op_type in _RANDOM:
+        if nodes[name].op_type in RANDOM:
             executable.run()
             return f"left out, for {name!r} ({nodes[name].op_type}) is random"
     both = _Both(program, step, executable, recording)

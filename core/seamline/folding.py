@@ -22,12 +22,12 @@ from seamline.planned import Region
 from seamline.provider import Array
 from seamline.tensors import TensorType, nbytes_of
 
-__all__ = ["FOLD_LIMIT", "Folding", "fold"]
+__all__ = ["FOLD_LIMIT", "RANDOM", "Folding", "fold"]
 
 FOLD_LIMIT = 1 << 30  #: bytes that folding may add
 
-#: Two runs may differ: never folded. Dropout draws only when it trains.
-_RANDOM = frozenset(
+#: Operators whose results may differ from run to run; Dropout draws only when it trains.
+RANDOM = frozenset(
     {
         "Bernoulli",
         "Dropout",
@@ -105,7 +105,7 @@ def _foldable(
     nodes: list[Node] = []
     spent, left = 0, ""
     for node in graph.walk():
-        if is_core(node) or node.op_type in _RANDOM or not node.reads:
+        if is_core(node) or node.op_type in RANDOM or not node.reads:
             continue
         if not all(name in known or name in constants for name in node.reads):
             continue
