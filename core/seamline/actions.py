@@ -207,10 +207,10 @@ class _LateSized:
             program = self.program
             given = {n: program.plan.types[n] for n in filter(None, self.node.inputs)}
             infer = infer_with(list(program.engine.providers.values()))
-            get = program.plan.known.constants.with_known(
+            known = program.plan.known.constants.with_known(
                 {**program.plan.known.values, **values}
-            ).get
-            found = resolve(program.plan.region.graph, [self.node], given, get, infer)
+            )
+            found = resolve(program.plan.region.graph, [self.node], given, known, infer)
             types = self._inferred[key] = dict(found.types)
             if len(self._inferred) > _INFERRED_KEPT:
                 self._inferred.popitem(last=False)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from seamline.claims import CORE, ask
+from seamline.claims import CORE, Claims, ask
 from seamline.constants import Known
 from seamline.errors import PinError, UnclaimedNodeError
 from seamline.graph import Node
@@ -174,6 +174,23 @@ def _sized(node: Node, types: Mapping[str, ValueType | None]) -> bool:
     return all(isinstance(kind, TensorType) and kind.is_sized for kind in kinds)
 
 
+def _as_claimed(
+    node: Node, claims: Claims, types: Mapping[str, ValueType | None], known: Known
+) -> bool:
+    """Tell whether all that a claim may depend on is what it was; nobody is asked then."""
+    constants, then = known.constants, claims.types
+    for name in node.inputs:
+        if name in known.values or name in constants.folded:
+            return False
+        if name in constants.overridden:
+            return False
+    for name in (*node.inputs, *node.outputs):
+        now, before = types.get(name), then.get(name)
+        if now is not before and now != before:
+            return False
+    return True
+
+
 def _choose(
     node: Node,
     placement: Placement,
@@ -183,7 +200,7 @@ def _choose(
 ) -> Choice:
     """Ask the chosen provider again, now that sizes are known; others if it refuses."""
     choice = placement.of(node)
-    if choice.provider == CORE:
+    if choice.provider == CORE or _as_claimed(node, placement.claims, types, known):
         return choice
     view = view_of(node, types, known.get)
     said: dict[str, str] = {}

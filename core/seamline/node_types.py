@@ -8,12 +8,13 @@ may know them; and last what the file declares.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 import onnx_ir as ir
 
+from seamline.constants import Values
 from seamline.errors import PlanError
 from seamline.graph import Graph, Node
 from seamline.onnx_inference import (
@@ -27,6 +28,7 @@ from seamline.onnx_inference import (
     value_type,
 )
 from seamline.provider import Array, NodeView, view_of
+from seamline.repetition import form_of
 from seamline.tensors import (
     Dim,
     Shape,
@@ -64,7 +66,7 @@ class NodeTypes:
         self,
         graph: Graph,
         given: Types,
-        known: Callable[[str], Array | None],
+        known: Values,
         infer: Infer,
     ) -> None:
         # Imported here: it brings sympy, which a program that only loads does not need.
@@ -81,16 +83,53 @@ class NodeTypes:
         self.known: dict[str, Array] = {}
         self.infer = infer
         self._placed: set[str] = set()
+        self._repeated: dict[Hashable, tuple[ValueType | None, ...]] = {}
+        self._unfollowed: set[str] = set()  # results that carry no values
 
     def constant(self, name: str) -> Array | None:
         """Give a value that is known without running, or None."""
         found = self.known.get(name)
-        return found if found is not None else self.outside(name)
+        return found if found is not None else self.outside.get(name)
+
+    def is_known(self, name: str) -> bool:
+        """Tell whether a value is known without running; reads no data."""
+        return name in self.known or name in self.outside
 
     # -- one node ----------------------------------------------------------------------
 
     def node(self, node: Node) -> bool:
         """Find a node's outputs; tell whether one carries values beside its type."""
+        form = self._form(node)
+        found = self._repeated.get(form) if form is not None else None
+        if found is not None:
+            self._repeat(node, found)
+            return False
+        self._find(node)
+        if self._learn(node):
+            return True
+        self._unfollowed.update(node.writes)
+        outputs = tuple([self.types[name] for name in node.outputs if name])
+        if form is not None and all(map(is_sized, outputs)):
+            self._repeated[form] = outputs
+        return False
+
+    def _form(self, node: Node) -> Hashable | None:
+        if self._unfollowed.isdisjoint(node.inputs):
+            return None  # all inputs may be values that are followed
+        return form_of(node, self.types, self.graph.types)
+
+    def _repeat(self, node: Node, found: Sequence[ValueType | None]) -> None:
+        """Take the outputs of a node of the same form; the IR is told if it asks."""
+        for name in node.inputs:
+            if name and name not in self.types:
+                self.types[name] = self.graph.types[name]
+        for name, kind in zip(node.outputs, found, strict=True):
+            self.types[name] = kind
+            self._placed.discard(name)
+        self._unfollowed.update(node.outputs)
+
+    def _find(self, node: Node) -> None:
+        """Ask each who may know a node's output types, and keep them."""
         for name in node.inputs:
             if name and name not in self._placed:
                 self._place(name)
@@ -116,7 +155,6 @@ class NodeTypes:
                 self._placed.add(name)
                 if index >= len(told) or self.types[name] != told[index]:
                     self._tell(self.graph.values[name], self.types[name])
-        return self._learn(node)
 
     def _provided(self, node: Node) -> list[ValueType | None]:
         """Ask whoever runs an operator that ONNX does not define; the library guesses."""
@@ -205,7 +243,7 @@ class NodeTypes:
         """Tell the IR what is known of an outside value."""
         self._placed.add(name)
         value = self.graph.values[name]
-        array = self.outside(name)
+        array = self.outside.get(name)
         if name not in self.types and array is not None:
             self.types[name] = TensorType(dtype_name(array.dtype), array.shape)
         kind = self.types.get(name, self.graph.types.get(name))

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from seamline.claims import CORE, Claims
+from seamline.collector import collector_paused
 from seamline.errors import PinError, UnclaimedNodeError, near
 from seamline.graph import Node
 from seamline.provider import HOST, Claim, Cost, Device
@@ -84,6 +85,7 @@ class Placement:
         return self.choices[node.name]
 
 
+@collector_paused()
 def place(
     claims: Claims,
     devices: Mapping[str, Device],
