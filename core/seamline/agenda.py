@@ -15,7 +15,7 @@ import attrs
 
 from seamline.claims import CORE, Claims, ask
 from seamline.constants import Known
-from seamline.errors import PinError, UnclaimedNodeError
+from seamline.errors import BuildError, ContractError, PinError, UnclaimedNodeError
 from seamline.graph import Node
 from seamline.placement import Choice, Placement
 from seamline.planned import Region
@@ -120,6 +120,8 @@ def agenda(
         A pinned provider refuses a node with its sizes known.
     UnclaimedNodeError
         With sizes known, no provider runs a node.
+    BuildError
+        A provider that had claimed a node broke when it was asked with sizes known.
     """
     needed = _needed(region, known)
     due: list[Due] = []
@@ -174,6 +176,13 @@ def _sized(node: Node, types: Mapping[str, ValueType | None]) -> bool:
     return all(isinstance(kind, TensorType) and kind.is_sized for kind in kinds)
 
 
+def _broken(error: ContractError, node: Node) -> BuildError:
+    """Say that a provider broke where it had claimed: no refusal, which others make good."""
+    built = BuildError(str(error), provider=error.provider, node=node.name)
+    built.nodes = (node.name,)
+    return built
+
+
 def _as_claimed(
     node: Node, claims: Claims, types: Mapping[str, ValueType | None], known: Known
 ) -> bool:
@@ -210,6 +219,8 @@ def _choose(
             continue
         provider = providers[name]
         answer = ask(provider, view)
+        if isinstance(answer, ContractError):
+            raise _broken(answer, node) from answer
         if isinstance(answer, Claim):
             reason = choice.reason
             if said:

@@ -94,6 +94,7 @@ class Pipeline:
         programs: int = 8,
         record: bool = True,
         verify_capture: int = 0,
+        deadline: float | None = None,
         settings: Settings | None = None,
         plugins: Sequence[Any] = (),
     ) -> Pipeline:
@@ -117,6 +118,10 @@ class Pipeline:
         verify_capture
             Compare this many replays of each recording with a run: changed inputs,
             poisoned outputs, bit for bit.
+        deadline
+            Seconds that one call on a provider may take. One that does not return in time
+            is given up, and its provider is called no more; each call then goes through
+            a thread of the provider's own. None: calls are direct, and waited for.
         plugins
             Plugins beside the installed ones.
 
@@ -127,7 +132,9 @@ class Pipeline:
         """
         with ExitStack() as stack:
             graph = load(source, limits=limits)
-            opened = open_providers(providers, fallback, settings, tuple(plugins))
+            opened = open_providers(
+                providers, fallback, settings, tuple(plugins), deadline=deadline
+            )
             stack.callback(opened.close)
             constants = Constants(graph)
             claims = collect(graph, list(opened.providers.values()), constants)

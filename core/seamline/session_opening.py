@@ -71,6 +71,7 @@ class Opening:
                 programs=self.programs,
                 record=self.options.record_segments,
                 verify_capture=self.options.verify_capture,
+                deadline=self.options.provider_deadline,
                 settings=self.settings,
                 plugins=self.plugins,
             )

@@ -192,9 +192,7 @@ def test_a_constant_that_is_fed_is_no_longer_settled():
     before = resolve_static(graph, known, lambda node: None)
     assert before.settled
     given = {"x": f32(6), "shape": TensorType("int64", (2,))}
-    found = resolve(
-        graph, graph.nodes, given, {}, lambda node: None, before.settled
-    )
+    found = resolve(graph, graph.nodes, given, {}, lambda node: None, before.settled)
     assert found.types["y"] == TensorType("float32", (None, None))
 
 
