@@ -17,21 +17,18 @@ import onnx_ir as ir
 from seamline.constants import Values
 from seamline.errors import PlanError
 from seamline.graph import Graph, Node
+from seamline.ir_types import IrTypes, forget
 from seamline.onnx_inference import (
     FOLLOWED,
     guesses,
     infer_by_onnx,
-    ir_type,
     is_defined,
     refined,
     strays,
-    value_type,
 )
 from seamline.provider import Array, NodeView, view_of
 from seamline.repetition import form_of
 from seamline.tensors import (
-    Dim,
-    Shape,
     TensorType,
     ValueType,
     dtype_name,
@@ -43,7 +40,6 @@ __all__ = ["Infer", "NodeTypes", "Types", "is_sized", "merged"]
 
 #: Views: the output is the input's bytes, so a constant's view is a constant.
 _VIEWS = frozenset({"Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten"})
-_SYMBOLS = "pkg.onnx_shape_inference.sym_data"
 
 #: Asks providers for the output types of an operator that ONNX does not define.
 Infer: TypeAlias = Callable[[NodeView], Sequence[ValueType | None] | None]
@@ -77,6 +73,7 @@ class NodeTypes:
         self.context: Any = osi.ShapeInferenceContext(
             dict(graph.opsets), policy="override"
         )
+        self.notes = IrTypes(self.context)
         self.graph = graph
         self.types = given
         self.outside = known
@@ -134,7 +131,7 @@ class NodeTypes:
             if name and name not in self._placed:
                 self._place(name)
         for name in node.writes:
-            _forget(self.graph.values[name])
+            forget(self.graph.values[name])
         version = self.context.get_opset_version(node.domain)
         function = self.registry.get(node.domain, node.op_type, version)
         told: list[ValueType | None] = []
@@ -154,7 +151,7 @@ class NodeTypes:
                 )
                 self._placed.add(name)
                 if index >= len(told) or self.types[name] != told[index]:
-                    self._tell(self.graph.values[name], self.types[name])
+                    self.notes.tell(self.graph.values[name], self.types[name])
 
     def _provided(self, node: Node) -> list[ValueType | None]:
         """Ask whoever runs an operator that ONNX does not define; the library guesses."""
@@ -185,7 +182,7 @@ class NodeTypes:
                 f"node {node.name!r} ({node.qualified_op}): its inputs do not go "
                 f"together: {error}; they are {self._said(node)}"
             ) from error
-        return [self._type(value) for value in node.source.outputs]
+        return [self.notes.read(value) for value in node.source.outputs]
 
     def _native(self, node: Node) -> list[ValueType | None]:
         """Ask ONNX's own inference, where ONNX has the operator."""
@@ -251,33 +248,12 @@ class NodeTypes:
         keep = (
             value.const_value if value.is_initializer() and array is not None else None
         )
-        _forget(value)
+        forget(value)
         if keep is not None:
             value.const_value = keep
         elif array is not None and array.size <= 4096 and array.dtype.kind in "iufb":
             value.const_value = ir.tensor(array)
-        self._tell(value, kind)
-
-    def _tell(self, value: ir.Value, kind: ValueType | None) -> None:
-        """Tell the IR a type that did not come from the library."""
-        if kind is not None:
-            value.type = ir_type(kind)
-        if isinstance(kind, TensorType) and kind.shape is not None:
-            value.shape = ir.Shape([_symbol(dim) for dim in kind.shape])
-            self.context.name_anonymous_dims(value)
-
-    def _type(self, value: ir.Value) -> ValueType | None:
-        return value_type(value.type, self._shape(value.shape))
-
-    def _shape(self, shape: ir.Shape | None) -> Shape | None:
-        if shape is None:
-            return None
-        dims: list[Dim] = []
-        for dim in shape:
-            size = dim if isinstance(dim, int) else dim.value
-            made_up = isinstance(size, str) and self.context.is_generated_symbol(size)
-            dims.append(None if made_up else size)
-        return tuple(dims)
+        self.notes.tell(value, kind)
 
     def _said(self, node: Node) -> str:
         return ", ".join(
@@ -319,15 +295,3 @@ def is_sized(kind: ValueType | None) -> bool:
 
 def _is_open(kind: ValueType | None) -> bool:
     return isinstance(kind, TensorType) and not kind.is_sized
-
-
-def _symbol(dim: Dim) -> Dim:
-    """Drop a symbol that is no identifier, such as ``?``: nothing can be said with it."""
-    return None if isinstance(dim, str) and not dim.isidentifier() else dim
-
-
-def _forget(value: ir.Value) -> None:
-    value.shape = None
-    value.type = None
-    value.const_value = None
-    value.metadata_props.pop(_SYMBOLS, None)
