@@ -8,7 +8,7 @@ may know them; and last what the file declares.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -109,6 +109,12 @@ class NodeTypes:
         if form is not None and all(map(is_sized, outputs)):
             self._repeated[form] = outputs
         return False
+
+    def tell(self, names: Iterable[str]) -> None:
+        """Tell the IR what was found, where another than these nodes will look at it."""
+        for name in names:
+            if name in self.types and name not in self._placed:
+                self._place(name)
 
     def _form(self, node: Node) -> Hashable | None:
         if self._unfollowed.isdisjoint(node.inputs):

@@ -144,6 +144,7 @@ class _Pass:
             for name, body in node.bodies.items():
                 self._enter(node, name, body)
                 self.deep(body, settled)
+                self.nodes.tell(body.outputs)  # its owner's inference reads them there
             carries = self.nodes.node(node)
             outputs = tuple([self.nodes.types.get(name) for name in node.outputs])
             if not carries and not node.bodies and all(map(is_sized, outputs)):

@@ -14,7 +14,7 @@ from tests.core.toys import Toy, model, open_over
 from seamline.constants import Constants
 from seamline.graph import load
 from seamline.repetition import form_of
-from seamline.shapes import resolve
+from seamline.shapes import resolve, resolve_static
 from seamline.tensors import TensorType
 
 UNARY = ("Neg", "Relu", "Softmax", "Transpose")
@@ -66,6 +66,17 @@ def test_types_of_repeated_forms_are_those_that_inference_gives_each_alone(body,
         alone = resolve(graph, [node], dict(types), constants, lambda node: None)
         types.update({name: alone.types[name] for name in node.outputs})
     assert {n: together.types[n] for n in types} == types
+
+
+def test_a_body_whose_last_node_repeats_a_form_gives_its_owner_a_type():
+    graph, _ = nodes_of("""g (bool c, float[3] x) => (y) {
+        a = Neg(x)
+        b = Neg(a)
+        y = If(c) <then_branch = t () => (p) { p = Neg(b) },
+                   else_branch = e () => (q) { q = Neg(a) }>
+    }""")
+    found = resolve_static(graph, Constants(graph), lambda node: None)
+    assert found.types["p"] == found.types["y"] == f32(3)
 
 
 def test_nodes_that_differ_in_an_attribute_or_a_size_are_of_two_forms():
