@@ -39,6 +39,8 @@ class Opened:
         Those the caller asked for; the rest is fallback.
     notes
         Providers that were dropped, and why.
+    aliases
+        Provider by any of its names.
     """
 
     providers: Mapping[str, Provider]
@@ -47,6 +49,7 @@ class Opened:
     notes: tuple[str, ...]
     hooks: Observers
     session: str
+    aliases: Mapping[str, str]
     _stack: ExitStack
 
     def watching(self, profile: Profile | None) -> Profile | None:
@@ -147,10 +150,13 @@ class _Opening:
     stack: ExitStack
     providers: dict[str, Provider] = attrs.field(factory=dict)
     options: dict[str, Mapping[str, Any]] = attrs.field(factory=dict)
+    aliases: dict[str, str] = attrs.field(factory=dict)
 
     def add(self, name: str, given: Mapping[str, Any]) -> None:
         """Open a provider, unless it is open under another of its names."""
-        known = self.found.find(name).spec.name
+        offered = self.found.find(name)
+        known = offered.spec.name
+        self.aliases.update(dict.fromkeys(offered.names, known))
         if known in self.providers:
             return
         provider = self._opened(known, given)
@@ -187,5 +193,6 @@ class _Opening:
             notes,
             hooks,
             session,
+            self.aliases,
             self.stack.pop_all(),
         )

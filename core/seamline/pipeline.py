@@ -130,6 +130,8 @@ class Pipeline:
         ModelError, ProviderError, PlanError
             See :mod:`seamline.errors`.
         """
+        _check_choices(providers, fallback, programs)
+        policy = SeamPolicy(seams, max_seams)
         with ExitStack() as stack:
             graph = load(source, limits=limits)
             opened = open_providers(
@@ -138,10 +140,11 @@ class Pipeline:
             stack.callback(opened.close)
             constants = Constants(graph)
             claims = collect(graph, list(opened.providers.values()), constants)
-            chosen = dict(pins or {})
+            chosen = {
+                pin: opened.aliases.get(who, who) for pin, who in (pins or {}).items()
+            }
             notes = _quarantined(claims, opened, fallback)
             placement = place(claims, _devices(opened), named=opened.named, pins=chosen)
-            policy = SeamPolicy(seams, max_seams)
             capture = Capture(record, verify_capture)
             variants = Variants(graph, opened, placement, policy, programs, capture)
             stack.callback(variants.close)
@@ -331,6 +334,21 @@ class Pipeline:
         with self._lock:
             self._closed = True
             self._stack.close()
+
+
+def _check_choices(providers: object, fallback: object, programs: object) -> None:
+    """Refuse what is none of the values that an argument takes."""
+    if isinstance(providers, str):
+        raise TypeError(
+            f"providers= is a list of names; it was given the text {providers!r}: write "
+            f"[{providers!r}]"
+        )
+    if fallback not in ("error", "warn", "allow"):
+        raise ValueError(
+            f"fallback= takes 'error', 'warn' or 'allow'; it was given {fallback!r}"
+        )
+    if type(programs) is not int or programs < 1:
+        raise ValueError(f"programs= is a count, 1 or more; it was given {programs!r}")
 
 
 def _devices(opened: Opened) -> dict[str, Device]:
