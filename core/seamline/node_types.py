@@ -26,6 +26,7 @@ from seamline.onnx_inference import (
     refined,
     strays,
 )
+from seamline.operand_types import operands_differ, unlike_declared
 from seamline.provider import Array, NodeView, view_of
 from seamline.repetition import form_of
 from seamline.tensors import (
@@ -138,6 +139,8 @@ class NodeTypes:
                 self._place(name)
         for name in node.writes:
             forget(self.graph.values[name])
+        if reason := operands_differ(node, self.types):
+            raise PlanError(f"node {node.name!r} ({node.qualified_op}): {reason}")
         version = self.context.get_opset_version(node.domain)
         function = self.registry.get(node.domain, node.op_type, version)
         told: list[ValueType | None] = []
@@ -152,9 +155,7 @@ class NodeTypes:
         for index, name in enumerate(node.outputs):
             if name:
                 kind = found[index] if index < len(found) else None
-                self.types[name] = _held(
-                    node, name, merged(kind, self.graph.types.get(name))
-                )
+                self.types[name] = _held(node, name, kind, self.graph.types.get(name))
                 self._placed.add(name)
                 if index >= len(told) or self.types[name] != told[index]:
                     self.notes.tell(self.graph.values[name], self.types[name])
@@ -267,8 +268,16 @@ class NodeTypes:
         )
 
 
-def _held(node: Node, name: str, kind: ValueType | None) -> ValueType | None:
-    """Give an output's type, if there can be an array of it."""
+def _held(
+    node: Node, name: str, found: ValueType | None, declared: ValueType | None
+) -> ValueType | None:
+    """Give an output's type, if it is as declared and there can be an array of it."""
+    if unlike_declared(found, declared):
+        raise PlanError(
+            f"node {node.name!r} ({node.qualified_op}): its output {name!r} is declared as "
+            f"{declared}, and it gives {found}"
+        )
+    kind = merged(found, declared)
     if reason := unheld(kind):
         raise PlanError(
             f"node {node.name!r} ({node.qualified_op}): its output {name!r} comes to "

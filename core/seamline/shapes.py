@@ -173,6 +173,8 @@ class _Pass:
             self.nodes.types.get(n, self.nodes.graph.types.get(n)) if n else None
             for n in node.inputs
         ]
+        if node.op_type == "Scan" and node.since_version == 8:
+            given = given[1:]  # the lengths of the batch's entries are not the body's
         for index, name in enumerate(body.inputs):
             declared = body.types.get(name)
             brought: ValueType | None = given[index] if index < len(given) else None
