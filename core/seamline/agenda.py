@@ -176,6 +176,15 @@ def _sized(node: Node, types: Mapping[str, ValueType | None]) -> bool:
     return all(isinstance(kind, TensorType) and kind.is_sized for kind in kinds)
 
 
+def _candidates(choice: Choice, placement: Placement, node: Node) -> list[str]:
+    """Give who may be asked: the one chosen, then those that also offered."""
+    names = [choice.provider, *(n for n in placement.order if n != choice.provider)]
+    if choice.is_open:  # nobody could offer before
+        return names[:1] if choice.pinned else list(placement.order)
+    offers = placement.claims.offers(node.name)
+    return [name for name in names if name in offers]
+
+
 def _broken(error: ContractError, node: Node) -> BuildError:
     """Say that a provider broke where it had claimed: no refusal, which others make good."""
     built = BuildError(str(error), provider=error.provider, node=node.name)
@@ -209,14 +218,13 @@ def _choose(
 ) -> Choice:
     """Ask the chosen provider again, now that sizes are known; others if it refuses."""
     choice = placement.of(node)
-    if choice.provider == CORE or _as_claimed(node, placement.claims, types, known):
+    if choice.provider == CORE or (
+        not choice.is_open and _as_claimed(node, placement.claims, types, known)
+    ):
         return choice
     view = view_of(node, types, known.get)
     said: dict[str, str] = {}
-    others = [name for name in placement.order if name != choice.provider]
-    for name in (choice.provider, *others):
-        if name not in placement.claims.offers(node.name):
-            continue
+    for name in _candidates(choice, placement, node):
         provider = providers[name]
         answer = ask(provider, view)
         if isinstance(answer, ContractError):

@@ -10,7 +10,7 @@ nothing.
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 import attrs
 
@@ -20,7 +20,12 @@ from seamline.errors import PinError, UnclaimedNodeError, near
 from seamline.graph import Node
 from seamline.provider import HOST, Claim, Cost, Device
 
-__all__ = ["Choice", "Placement", "Rates", "place"]
+__all__ = ["LATER", "Choice", "Placement", "Rates", "place"]
+
+LATER = (
+    "later"  #: stands in for a provider until the types of a node's inputs are known
+)
+_LATER = Claim(LATER, "nobody can be asked before the types of its inputs are known")
 
 
 @attrs.frozen
@@ -51,13 +56,23 @@ class Rates:
 
 @attrs.frozen
 class Choice:
-    """Who runs a node, on which device, under which claim, and why."""
+    """
+    Who runs a node, on which device, under which claim, and why.
+
+    ``is_open`` tells that nobody has claimed it yet: it is asked about when the types of
+    what it reads are known.
+    """
 
     provider: str
     device: Device
     claim: Claim
     reason: str
     pinned: bool = False
+
+    @property
+    def is_open(self) -> bool:
+        """Tell whether it is settled only when more types are known."""
+        return self.claim.variant == LATER
 
 
 @attrs.frozen(eq=False)
@@ -116,6 +131,7 @@ def place(
     """
     nodes = list(claims.graph.walk())
     pinned = _pinned(nodes, pins or {}, devices)
+    made = {name for node in nodes for name in node.writes}
     choices: dict[str, Choice] = {}
     unclaimed: dict[str, str] = {}
     fallbacks: dict[str, Mapping[str, str]] = {}
@@ -124,6 +140,9 @@ def place(
         if CORE in offers:
             _refuse_pin(node, pinned.get(node.name))
             choices[node.name] = _core_choice(claims, node)
+            continue
+        if (open_yet := _open_yet(claims, node, made)) and not claims.offers(node.name):
+            choices[node.name] = _later(devices, open_yet, pinned.get(node.name))
             continue
         if node.name in pinned:
             choices[node.name] = _keep_pin(claims, devices, node, *pinned[node.name])
@@ -140,6 +159,26 @@ def place(
             unclaimed, {name: claims.refusals(name) for name in unclaimed}
         )
     return Placement(claims, tuple(devices), choices, fallbacks)
+
+
+def _open_yet(claims: Claims, node: Node, made: Container[str]) -> str:
+    """Name an input whose type will be known only when another node has run, or ''."""
+    for name in node.inputs:
+        if name in made and claims.types.get(name) is None:
+            return name
+    return ""
+
+
+def _later(
+    devices: Mapping[str, Device], value: str, pinned: tuple[str, str] | None
+) -> Choice:
+    """Leave a node to the plan that is made when what it reads has been found."""
+    when = f"when the type of {value!r} is known, which its node's run tells"
+    if pinned is None:
+        return Choice(LATER, HOST, _LATER, f"chosen {when}")
+    provider, pin = pinned
+    reason = f"pinned by {pin!r}, asked {when}"
+    return Choice(provider, devices[provider], _LATER, reason, pinned=True)
 
 
 def _refuse_pin(node: Node, pinned: tuple[str, str] | None) -> None:

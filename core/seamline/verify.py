@@ -191,7 +191,9 @@ class _Checking:
     def declined(self, claims: Claims) -> Iterator[str]:
         """Check that every provider offered to run what it was given."""
         for name, choice in self.plan.choices.items():
-            if choice.provider not in claims.offers(name):
+            offers = claims.offers(name)
+            # Where nobody offered, the types were unknown; it was asked when they were not.
+            if offers and choice.provider not in offers:
                 yield f"node {name!r} is on {choice.provider}, which declined it"
 
     # -- the segments as a whole -------------------------------------------------------
