@@ -25,8 +25,8 @@ from seamline_cpu.kernels.broadcast_commands import (
     UNARY,
     bind_binary,
     bind_unary,
-    folded,
 )
+from seamline_cpu.strides import folded
 
 f32 = np.float32
 ROOT = pathlib.Path(__file__).parents[2]

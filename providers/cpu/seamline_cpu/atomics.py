@@ -26,11 +26,13 @@ __all__ = [
     "doubles",
     "fetch_add",
     "floats",
+    "ints",
     "launch",
     "longs",
     "run_alone",
     "run_list",
     "serve",
+    "shorts",
 ]
 
 WORDS = 40
@@ -141,6 +143,8 @@ floats = _pointer_to(types.float32)
 doubles = _pointer_to(types.float64)
 longs = _pointer_to(types.int64)
 bytes_at = _pointer_to(types.uint8)
+shorts = _pointer_to(types.uint16)
+ints = _pointer_to(types.int32)
 
 
 @jit

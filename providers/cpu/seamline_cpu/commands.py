@@ -29,7 +29,16 @@ from seamline_cpu.atomics import WORDS, launch, run_alone, run_list, serve
 from seamline_cpu.ir import types
 from seamline_cpu.jit_cache import attach
 
-__all__ = ["Command", "Native", "bind", "close", "command", "in_list", "joined"]
+__all__ = [
+    "Command",
+    "Native",
+    "bind",
+    "checked",
+    "close",
+    "command",
+    "in_list",
+    "joined",
+]
 
 _ARGUMENTS = (types.CPointer(types.int64), types.int64, types.int64)
 _SPINS = 4000  # pauses of some 15-40 ns each: about 100 us, twice what waking takes
@@ -109,10 +118,13 @@ class Native(functools.partial[None]):
         Function, arguments and shares of each command.
     kept
         What must live as long as it.
+    checks
+        What it calls after its commands, to raise what compiled code cannot.
     """
 
     rows: tuple[tuple[int, int, int], ...] = ()
     kept: object = None
+    checks: tuple[Callable[[], None], ...] = ()
 
     def over(self, rows: tuple[tuple[int, int, int], ...], kept: object) -> Native:
         """Set the attributes, and give itself."""
@@ -136,14 +148,32 @@ def in_list(rows: Sequence[tuple[int, int, int]], keep: object = None) -> Native
     return Native(run).over(tuple(rows), kept)
 
 
+def checked(native: Native, *checks: Callable[[], None]) -> Native:
+    """Give a run that calls ``checks`` after its commands; they raise what went wrong."""
+
+    def run() -> None:
+        native()
+        for check in checks:
+            check()
+
+    made = Native(run).over(native.rows, native.kept)
+    made.checks = checks
+    return made
+
+
 def joined(runs: Sequence[Callable[[], object]]) -> Native | None:
     """Give runs as one list of commands, or None where one of them is no command."""
     rows: list[tuple[int, int, int]] = []
+    checks: tuple[Callable[[], None], ...] = ()
     for run in runs:
         if not isinstance(run, Native):
             return None
         rows += run.rows
-    return in_list(rows, tuple(runs)) if rows else None
+        checks += run.checks
+    if not rows:
+        return None
+    whole = in_list(rows, tuple(runs))
+    return checked(whole, *checks) if checks else whole
 
 
 @attrs.define(eq=False)

@@ -118,11 +118,12 @@ class CpuRecording:
 def _listed(
     pending: Sequence[tuple[Native, NodeView]],
 ) -> list[tuple[Callable[[], object], NodeView]]:
-    """Give runs of commands as one list; a single one as it is."""
+    """Give runs of commands as one list, with their checks after it; one as it is."""
     if not pending:
         return []
     first, node = pending[0]
     if len(pending) == 1 and len(first.rows) == 1:
         return [(first, node)]
     rows = [row for run, _ in pending for row in run.rows]
-    return [(in_list(rows, tuple([run for run, _ in pending])), node)]
+    checks = [(check, node) for run, node in pending for check in run.checks]
+    return [(in_list(rows, tuple([run for run, _ in pending])), node), *checks]

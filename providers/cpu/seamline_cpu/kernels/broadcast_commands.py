@@ -9,7 +9,6 @@ operations here are exact by IEEE 754, so either way gives the same bits.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,8 +19,9 @@ from seamline_cpu.atomics import floats
 from seamline_cpu.commands import Native, bind, command
 from seamline_cpu.jit import jit
 from seamline_cpu.kernels.rows import elementwise, matrix, threads_of
+from seamline_cpu.strides import folded
 
-__all__ = ["BINARY", "UNARY", "bind_binary", "bind_unary", "folded"]
+__all__ = ["BINARY", "UNARY", "bind_binary", "bind_unary"]
 
 f4 = np.float32
 #: Elements from which more threads pay: below, a thread that is held up costs more than it saves.
@@ -163,36 +163,6 @@ def _unary(a: Any, share: int, shares: int) -> None:
         _each(a[0], x, out)
     else:
         _each_cut(a[0], x, out)
-
-
-def folded(
-    shape: Sequence[int], strides: Sequence[Sequence[int]]
-) -> tuple[list[int], list[list[int]]]:
-    """
-    Join the axes that all operands step through as one; axes of one element go.
-
-    Examples
-    --------
-    >>> folded((2, 3, 4), [(12, 4, 1), (0, 4, 1)])
-    ([2, 12], [[12, 1], [0, 1]])
-    """
-    sizes: list[int] = []
-    steps: list[list[int]] = [[] for _ in strides]
-    for axis, size in enumerate(shape):
-        if size == 1:
-            continue
-        if sizes and all(
-            mine[-1] == size * given[axis]
-            for mine, given in zip(steps, strides, strict=True)
-        ):
-            sizes[-1] *= size
-            for mine, given in zip(steps, strides, strict=True):
-                mine[-1] = given[axis]
-        else:
-            sizes.append(size)
-            for mine, given in zip(steps, strides, strict=True):
-                mine.append(given[axis])
-    return sizes, steps
 
 
 def bind_binary(op: str, call: Call, a: Array, b: Array, out: Array) -> Native | None:
