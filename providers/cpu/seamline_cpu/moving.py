@@ -20,7 +20,7 @@ from seamline_cpu.atomics import bytes_at, ints, longs, shorts
 from seamline_cpu.commands import Native, bind, command
 from seamline_cpu.ir import cgutils, ir, types
 from seamline_cpu.jit import jit, native
-from seamline_cpu.strides import folded
+from seamline_cpu.strides import folded, portion
 
 __all__ = ["bind_move", "copy_bytes"]
 
@@ -30,7 +30,6 @@ _FIRST = 11  #: then for each outer axis its size and both steps
 #: Bytes from which more threads pay: of whole runs, where memory sets the pace, and of
 #: elements one by one.
 _SHARED_RUNS, _SHARED_ELEMENTS = 2 << 20, 1 << 18
-_LINE = 64
 
 
 @native
@@ -80,13 +79,7 @@ def _line(kind: int, source: int, target: int, n: int, down: int, along: int) ->
 def _move(a: Any, share: int, shares: int) -> None:
     """Shares are of the lines, or of each line where there are too few."""
     kind, rows, n, down, along = a[_KIND], a[_ROWS], a[_N], a[_FROM_1], a[_TO_1]
-    lines = a[_OUTER] * rows
-    first, end, low, high = 0, lines, 0, n
-    if lines >= 4 * shares:
-        first, end = lines * share // shares, lines * (share + 1) // shares
-    elif shares > 1:
-        step = ((n + shares - 1) // shares + _LINE - 1) // _LINE * _LINE
-        low, high = min(n, share * step), min(n, (share + 1) * step)
+    first, end, low, high = portion(a[_OUTER] * rows, n, share, shares)
     width = max(kind, 1)
     at = first
     while at < end:

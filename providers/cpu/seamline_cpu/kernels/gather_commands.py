@@ -37,7 +37,10 @@ def _gather(a: Any, share: int, shares: int) -> None:
             wrong[0] = 1
             place = 0
         if size > 0:
-            source, target = a[_X] + (outer * size + place) * inner, a[_OUT] + at * inner
+            source, target = (
+                a[_X] + (outer * size + place) * inner,
+                a[_OUT] + at * inner,
+            )
             if inner == 4:
                 ints(target)[0] = ints(source)[0]
             elif inner == 8:
@@ -64,7 +67,11 @@ def bind_gather(
         its size.
     """
     arrays = (x, indices, out)
-    if x.dtype.hasobject or not out.size or indices.dtype.name not in ("int32", "int64"):
+    if (
+        x.dtype.hasobject
+        or not out.size
+        or indices.dtype.name not in ("int32", "int64")
+    ):
         return None
     if not all(array.flags.c_contiguous for array in arrays):
         return None

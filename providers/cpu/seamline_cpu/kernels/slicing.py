@@ -154,7 +154,9 @@ def concat(call: Call) -> Run:
     arrays = [a for a in call.inputs if a is not None]
     ends = np.cumsum([0, *[a.shape[axis] for a in arrays]]).tolist()
     if ends[-1] != out.shape[axis]:
-        raise ValueError(f"gives {ends[-1]} along axis {axis}, the plan says {list(out.shape)}")
+        raise ValueError(
+            f"gives {ends[-1]} along axis {axis}, the plan says {list(out.shape)}"
+        )
     whole = (slice(None),) * axis
     return in_order(
         [
