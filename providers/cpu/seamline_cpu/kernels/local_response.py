@@ -115,7 +115,7 @@ def lrn_by_numpy(
     x: Array, *, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0
 ) -> Array:
     """Divide by a power of the squares of ``size`` neighbouring channels."""
-    wide = x.astype(np.float64 if x.dtype == np.float64 else np.float32)
+    wide: Any = x.astype(np.float64 if x.dtype == np.float64 else np.float32)
     squares = np.square(wide)
     before, after = (size - 1) // 2, size // 2
     total = np.zeros_like(wide)

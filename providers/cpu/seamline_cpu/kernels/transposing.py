@@ -67,7 +67,8 @@ def transpose(call: Call) -> Run:
     tiled = swaps and x.size >= _TILED_ELEMENTS and x.dtype != object
     if not tiled or x.dtype.itemsize not in _TURNS:
         return copying(view, out, threads)
-    return bind_turn(x, out, math.prod(sizes[:-2]), *sizes[-2:], threads)
+    *planes, rows, columns = sizes
+    return bind_turn(x, out, math.prod(planes), rows, columns, threads)
 
 
 def merged(
