@@ -27,6 +27,7 @@ from seamline_cpu.jit_cache import attach
 __all__ = [
     "Command",
     "Native",
+    "all_commands",
     "bind",
     "checked",
     "close",
@@ -36,6 +37,9 @@ __all__ = [
 ]
 
 _ARGUMENTS = (types.CPointer(types.int64), types.int64, types.int64)
+
+
+_made: list[Command] = []
 
 
 @attrs.define(eq=False)
@@ -65,7 +69,14 @@ def command(function: Callable[..., None]) -> Command:
     ``arguments`` is a C array of int64; ``floats(arguments[i])`` and its like of
     :mod:`seamline_cpu.atomics` take an address for an array. It must not raise.
     """
-    return Command(function)
+    made = Command(function)
+    _made.append(made)
+    return made
+
+
+def all_commands() -> Sequence[Command]:
+    """Give every command that was made so far."""
+    return tuple(_made)
 
 
 def bind(

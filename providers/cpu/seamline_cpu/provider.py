@@ -21,8 +21,10 @@ from seamline.provider import (
 )
 from seamline_cpu.blas_threads import BlasThreads
 from seamline_cpu.capturable import not_capturable
+from seamline_cpu.commands import all_commands
 from seamline_cpu.cores import read_pinning, usable
 from seamline_cpu.crew import crew, pin, unpin
+from seamline_cpu.jit_cache import counts, folders
 from seamline_cpu.kernels import TABLE
 from seamline_cpu.profiled import AtNodeError, Part, parts_of
 from seamline_cpu.recording import CpuRecording
@@ -154,7 +156,8 @@ class CpuProvider(KernelProvider):
         Say how wide it runs: what was asked for, and what there is by now.
 
         Workers are shared by the process and made on first use, so ``width`` is 1 until
-        a command was first shared out.
+        a command was first shared out. ``compiled`` and ``loaded`` count what this process
+        compiled, and what it found compiled in the ``cache``.
         """
         wanted, workers = int(self.options["num_threads"]), crew().workers
         return {
@@ -162,8 +165,17 @@ class CpuProvider(KernelProvider):
             "width": min(wanted, len(workers) + 1),
             "cores": usable(),
             "pinning": str(crew().pinning),
-            "worker_cores": [worker.core for worker in workers[: wanted - 1]],
+            "compiled": counts["compiled"],
+            "loaded": counts["loaded"],
+            "cache": folders(),
         }
+
+    def warm(self) -> str:
+        """Compile every command, or load it from the cache; say how many there are."""
+        made = all_commands()
+        for one in made:
+            one.address  # noqa: B018 - asking for it compiles
+        return f"{len(made)} commands are ready"
 
     def close(self) -> None:
         """Give BLAS back the number of threads that it had; a second call does nothing."""
