@@ -82,13 +82,14 @@ class SafeCache(caching.FunctionCache):  # type: ignore[misc]
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
         _folders.add(self._cache_path)
-        others = [
-            place(function, inspect.getfile(function)).get_cache_path()
-            for place in (caching.UserProvidedCacheLocator, caching.InTreeCacheLocator)
-            if config.CACHE_DIR or place is not caching.UserProvidedCacheLocator
-        ]
+        # A folder that was asked for stands for the one beside the source.
+        named = bool(config.CACHE_DIR)
+        usual = (
+            caching.UserProvidedCacheLocator if named else caching.InTreeCacheLocator
+        )
+        read_too = usual(function, inspect.getfile(function)).get_cache_path()
         self._cache_file = _Files(
-            tuple(dict.fromkeys([self._cache_path, *others])),
+            tuple(dict.fromkeys([self._cache_path, read_too])),
             self._impl.filename_base,
             _stamp(function),
         )
