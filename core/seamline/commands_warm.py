@@ -99,7 +99,7 @@ def _facts(pipeline: Pipeline) -> dict[str, Any]:
 
 
 def _facts_of(provider: Any) -> dict[str, Any]:
-    say = getattr(provider, "facts", None)
+    say = getattr(provider, "cached", None)
     return dict(say()) if callable(say) else {}
 
 

@@ -87,7 +87,7 @@ def explain(
                 "device": str(p.device),
                 "options": _plain(pipeline, name),
                 "kept_nbytes": pipeline.engine.kept_nbytes(name),
-                "facts": _facts(p),
+                "facts": _facts(p) if program is not None else {},
             }
             for name, p in pipeline.providers.items()
         ],
@@ -113,7 +113,7 @@ def _plain(pipeline: Pipeline, name: str) -> dict[str, Any]:
 
 
 def _facts(provider: Provider) -> dict[str, Any]:
-    """Give what a provider says of itself, if it says anything."""
+    """Give what a provider says of itself once something has run, if it says anything."""
     say = getattr(provider, "facts", None)
     return dict(say()) if callable(say) else {}
 

@@ -125,11 +125,25 @@ class Native(functools.partial[None]):
         What must live as long as it.
     checks
         What it calls after its commands, to raise what compiled code cannot.
+    flat
+        Where its one command goes through flat arrays element by element, how; see
+        :mod:`seamline_cpu.chains`.
     """
 
     rows: tuple[tuple[int, int, int], ...] = ()
     kept: object = None
     checks: tuple[Callable[[], None], ...] = ()
+    flat: object = None
+
+    def arguments(self) -> np.ndarray[Any, Any]:
+        """Give the arguments of its only command."""
+        values: np.ndarray[Any, Any] = self.kept[0]  # type: ignore[index]
+        return values
+
+    def stepping(self, flat: object) -> Native:
+        """Set how it goes through flat arrays, and give itself."""
+        self.flat = flat
+        return self
 
     def over(self, rows: tuple[tuple[int, int, int], ...], kept: object) -> Native:
         """Set the attributes, and give itself."""

@@ -156,8 +156,7 @@ class CpuProvider(KernelProvider):
         Say how wide it runs: what was asked for, and what there is by now.
 
         Workers are shared by the process and made on first use, so ``width`` is 1 until
-        a command was first shared out. ``compiled`` and ``loaded`` count what this process
-        compiled, and what it found compiled in the ``cache``.
+        a command was first shared out.
         """
         wanted, workers = int(self.options["num_threads"]), crew().workers
         return {
@@ -165,10 +164,11 @@ class CpuProvider(KernelProvider):
             "width": min(wanted, len(workers) + 1),
             "cores": usable(),
             "pinning": str(crew().pinning),
-            "compiled": counts["compiled"],
-            "loaded": counts["loaded"],
-            "cache": folders(),
         }
+
+    def cached(self) -> Mapping[str, object]:
+        """Count what this process compiled and what it found compiled, and say where."""
+        return {**counts, "cache": folders()}
 
     def warm(self) -> str:
         """Compile every command, or load it from the cache; say how many there are."""

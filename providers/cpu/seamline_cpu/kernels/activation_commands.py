@@ -13,6 +13,7 @@ import numpy as np
 
 from seamline.provider import Array
 from seamline_cpu.atomics import floats
+from seamline_cpu.chains import Flat
 from seamline_cpu.commands import Command, Native, bind, command
 from seamline_cpu.jit import jit
 from seamline_cpu.kernels import activation_loops as loops
@@ -185,4 +186,5 @@ def bind_loop(
     """Bind a loop over flat float32 arrays, apart or one and the same."""
     numbers = np.array([a, b], np.float32)
     arguments = [x.size, x.ctypes.data, out.ctypes.data, numbers.ctypes.data]
-    return bind(_COMMANDS[loop], arguments, shares, keep=(x, out, numbers))
+    made = bind(_COMMANDS[loop], arguments, shares, keep=(x, out, numbers))
+    return made.stepping(Flat(x.size, 0, ((1, 4),), ((2, 4),)))

@@ -16,6 +16,7 @@ import numpy as np
 from seamline.kernels import Call
 from seamline.provider import Array
 from seamline_cpu.atomics import floats
+from seamline_cpu.chains import Flat
 from seamline_cpu.commands import Native, bind, command
 from seamline_cpu.jit import jit
 from seamline_cpu.kernels.rows import elementwise, matrix, threads_of
@@ -247,7 +248,14 @@ def bind_binary(op: str, call: Call, a: Array, b: Array, out: Array) -> Native |
         return None  # both spread over an output that is larger than either
     where = [x.ctypes.data for x in (a, b, out)]
     arguments = [BINARY[op], *sizes, *where, *along_a, *along_b]
-    return bind(_binary, arguments, _shares(call, out.size), keep=(a, b, out))
+    made = bind(_binary, arguments, _shares(call, out.size), keep=(a, b, out))
+    if sizes[:2] != [1, 1]:
+        return made
+    steps = (along_a[-1], along_b[-1])
+    operands = [(place, 4) for place in (_A, _B)]
+    moving = [pair for pair, step in zip(operands, steps, strict=True) if step]
+    still = [pair for pair in operands if pair not in moving]
+    return made.stepping(Flat(out.size, _N, tuple(moving), ((_OUT, 4),), tuple(still)))
 
 
 def bind_unary(op: str, call: Call, x: Array, out: Array) -> Native | None:
@@ -257,7 +265,8 @@ def bind_unary(op: str, call: Call, x: Array, out: Array) -> Native | None:
     if not (x.flags.c_contiguous and out.flags.c_contiguous):
         return None
     arguments = [UNARY[op], x.size, x.ctypes.data, out.ctypes.data]
-    return bind(_unary, arguments, _shares(call, out.size), keep=(x, out))
+    made = bind(_unary, arguments, _shares(call, out.size), keep=(x, out))
+    return made.stepping(Flat(x.size, 1, ((2, 4),), ((3, 4),)))
 
 
 def _shares(call: Call, size: int) -> int:

@@ -15,6 +15,7 @@ import numpy as np
 from seamline.kernels import Call
 from seamline.provider import Array
 from seamline_cpu.atomics import bytes_at, floats, ints, longs
+from seamline_cpu.chains import Flat
 from seamline_cpu.commands import Command, Native, bind, command
 from seamline_cpu.jit import jit
 from seamline_cpu.kernels.rows import elementwise, matrix, threads_of
@@ -159,4 +160,6 @@ def _bind(what: Command, code: int, call: Call, x: Array, out: Array) -> Native 
         return None
     arguments = [code, x.size, x.ctypes.data, out.ctypes.data]
     shares = threads_of(call.options) if x.size >= _SHARED_FROM else 1
-    return bind(what, arguments, shares, keep=(x, out))
+    made = bind(what, arguments, shares, keep=(x, out))
+    reads, writes = ((_X, x.itemsize),), ((_OUT, out.itemsize),)
+    return made.stepping(Flat(x.size, _N, reads, writes))
