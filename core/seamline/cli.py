@@ -19,6 +19,7 @@ from seamline import (
     commands_explain,
     commands_providers,
     commands_run,
+    commands_warm,
 )
 
 __all__ = ["app", "main"]
@@ -48,6 +49,7 @@ app: typer.Typer = typer.Typer(
 app.command("run")(commands_run.run)
 app.command("explain")(commands_explain.explain)
 app.command("bench")(commands_bench.bench)
+app.command("warm")(commands_warm.warm)
 app.command("providers")(commands_providers.providers)
 
 

@@ -24,6 +24,7 @@ __all__ = [
     "Shapes",
     "at_least",
     "feeds_for",
+    "named_provider",
     "open_pipeline",
     "progress",
     "shapes_of",
@@ -88,13 +89,13 @@ def progress(text: str) -> Any:
     return Console(stderr=True).status(text)
 
 
-def _provider(text: str) -> str | tuple[str, dict[str, Any]]:
+def named_provider(text: str) -> tuple[str, dict[str, Any]]:
+    """Read ``NAME`` or ``NAME:OPTION=VALUE,...``."""
     from seamline.samples import parse_pairs
 
     name, colon, options = text.partition(":")
-    if not colon:
-        return name
-    return name, parse_pairs(options.split(","), f"--provider {name}")
+    pairs = options.split(",") if colon else []
+    return name, parse_pairs(pairs, f"--provider {name}")
 
 
 def open_pipeline(
@@ -111,7 +112,7 @@ def open_pipeline(
         with progress(f"opening {model}"):
             return Pipeline.open(
                 model,
-                providers=[_provider(text) for text in providers or ["cpu"]],
+                providers=[named_provider(text) for text in providers or ["cpu"]],
                 pins=parse_pairs(pins, "--pin"),
                 fallback=fallback,  # type: ignore[arg-type]
             )

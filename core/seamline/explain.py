@@ -21,7 +21,7 @@ from seamline.explain_text import as_text
 from seamline.graph import Node
 from seamline.planned import HostStep, Plan, Segment
 from seamline.program import Program
-from seamline.provider import Device
+from seamline.provider import Device, Provider
 from seamline.timings import Timings
 
 if TYPE_CHECKING:
@@ -87,6 +87,7 @@ def explain(
                 "device": str(p.device),
                 "options": _plain(pipeline, name),
                 "kept_nbytes": pipeline.engine.kept_nbytes(name),
+                "facts": _facts(p) if program is not None else {},
             }
             for name, p in pipeline.providers.items()
         ],
@@ -109,6 +110,12 @@ def _advice(advice: Advice) -> dict[str, Any]:
 
 def _plain(pipeline: Pipeline, name: str) -> dict[str, Any]:
     return dict(pipeline.provider_options.get(name, {}))
+
+
+def _facts(provider: Provider) -> dict[str, Any]:
+    """Give what a provider says of itself once something has run, if it says anything."""
+    say = getattr(provider, "facts", None)
+    return dict(say()) if callable(say) else {}
 
 
 def _folded(pipeline: Pipeline) -> dict[str, Any]:

@@ -22,8 +22,8 @@ def diff(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     return _diff("", _comparable(before), _comparable(after))
 
 
-#: Differ from run to run, and say nothing of a plan: times, and what was recorded so far.
-_NOISE = frozenset({"us", "text", "capture"})
+#: Differ from run to run, and say nothing of a plan: times, recordings, threads there are.
+_NOISE = frozenset({"us", "text", "capture", "facts"})
 
 
 def _comparable(value: Any) -> Any:

@@ -38,6 +38,9 @@ def as_text(data: Mapping[str, Any]) -> str:
         if one["kept_nbytes"]:
             size = bytes_text(one["kept_nbytes"])
             lines.append(f"kept       {size} that {one['name']} made of constants")
+        if one.get("facts"):
+            said = ", ".join(f"{name} {value}" for name, value in one["facts"].items())
+            lines.append(f"           {one['name']}: {said}")
     signature = ", ".join(f"{name}: {kind}" for name, kind in data["signature"].items())
     lines.append(f"signature  {signature or '(no inputs)'}")
     folded = data["folded"]

@@ -192,10 +192,12 @@ class KernelSegment:
             raise self._failed(KernelError, self.spec.nodes[index], error) from error
         return _named(self.spec.nodes[-1], result) if self._finds_sizes else None
 
-    def timed(
-        self, clock: Callable[[], int], report: Callable[[str, int, int], None]
-    ) -> None:
-        """Run, and report each node's name, start and end by ``clock``."""
+    def timed(self, clock: Callable[[], int], report: Callable[..., None]) -> None:
+        """
+        Run, and report each node's name, start and end by ``clock``.
+
+        A segment that knows more of a node gives ``report`` a mapping as fourth.
+        """
         for node, call in zip(self.spec.nodes, self._runs, strict=True):
             start = clock()
             try:

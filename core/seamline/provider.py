@@ -238,6 +238,12 @@ class Provider(Protocol):
         Its segments can be recorded; nodes whose claim is not capturable are cut out.
         A provider that also has ``records_around = True`` is not cut: its recordings run
         such nodes in place, and name them in ``left``.
+    facts
+        It may have ``facts()``, a mapping of what it found and chose while running, such
+        as how many threads it really has; ``explain`` shows it once a model has run. One
+        that compiles may have ``warm()``, which compiles all that it has and says so in a
+        line, and ``cached()``, a mapping that counts what was compiled and what loaded:
+        ``seamline warm`` uses both.
     owns_intermediates
         It finds its own room for values inside a segment (a whole-segment compiler).
     """

@@ -146,18 +146,19 @@ def _profiled(program: Program, step: Step, action: Action, profile: Profile) ->
         profile.event(step.id, "Segment", start, end, args)
 
 
-def _reporter(
-    program: Program, step: Segment, profile: Profile
-) -> Callable[[str, int, int], None]:
+def _reporter(program: Program, step: Segment, profile: Profile) -> Callable[..., None]:
     ops = {node.name: node for node in program.plan.region.nodes}
 
-    def report(name: str, start: int, end: int) -> None:
+    def report(
+        name: str, start: int, end: int, facts: Mapping[str, object] | None = None
+    ) -> None:
         node = ops[name]
         shapes = [str(program.plan.types.get(n)) for n in node.writes]
         args = {
             "provider": step.provider,
             "op_name": node.op_type,
             "output_type": shapes,
+            **(facts or {}),
         }
         profile.event(f"{name}_kernel_time", "Node", start, end, args)
 

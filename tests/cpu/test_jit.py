@@ -132,6 +132,85 @@ def test_a_full_disk_only_costs_the_cache(folder, monkeypatch):
         assert fresh() == (41, False)
 
 
+@pytest.fixture
+def read_only(folder, monkeypatch):
+    """Give a function after which nothing can be written in the folder."""
+    create, aside = tempfile.TemporaryFile, tempfile.mkstemp
+
+    def refusing(call, place):
+        def called(*args, **kwargs):
+            if str(place(*args, **kwargs)).startswith(str(folder)):
+                raise OSError(30, "Read-only file system")
+            return call(*args, **kwargs)
+
+        return called
+
+    def close():
+        monkeypatch.setattr(
+            tempfile, "TemporaryFile", refusing(create, lambda *a, **k: k.get("dir"))
+        )
+        monkeypatch.setattr(
+            tempfile,
+            "mkstemp",
+            refusing(aside, lambda *a, **k: a[2] if len(a) > 2 else ""),
+        )
+
+    return close
+
+
+@pytest.mark.parametrize("home", [True, False], ids=["with_a_home", "without"])
+def test_what_is_in_a_read_only_folder_is_loaded_all_the_same(
+    folder, read_only, monkeypatch, tmp_path_factory, home
+):
+    fresh()
+    read_only()
+    elsewhere = tmp_path_factory.mktemp("home") if home else folder / "nowhere"
+    monkeypatch.setenv("HOME", str(elsewhere))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(elsewhere))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert fresh() == (41, True)
+
+
+def test_what_a_read_only_folder_lacks_is_compiled_with_one_warning_where_there_is_no_home(
+    folder, read_only, monkeypatch
+):
+    fresh()
+    read_only()
+    for name in ("HOME", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, str(folder / "nowhere"))
+    fresh()
+    with pytest.warns(RuntimeWarning, match="Read-only") as seen:
+        assert (
+            sys.modules["kernel_module"].f(2.5) == 6.0
+        )  # a signature that is not there
+    assert len(seen) == 1
+
+
+def test_what_a_read_only_folder_lacks_is_kept_in_the_users_own(
+    folder, read_only, monkeypatch, tmp_path_factory
+):
+    read_only()
+    home = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(home))
+    assert [fresh(), fresh()] == [(41, False), (41, True)]
+    assert list(home.rglob("*.nbc"))
+    assert not list(folder.rglob("*.nbc"))
+
+
+def test_what_is_compiled_and_what_is_loaded_is_counted(folder):
+    counts = jit_cache.counts
+    before = dict(counts)
+    fresh()
+    assert counts["compiled"] == before["compiled"] + 2
+    assert counts["loaded"] == before["loaded"]
+    fresh()
+    assert counts["compiled"] == before["compiled"] + 2
+    assert counts["loaded"] == before["loaded"] + 1
+    assert str(folder / "__pycache__") in jit_cache.folders()
+
+
 def test_signatures_have_files_of_their_own(folder):
     fresh()
     kernel = sys.modules["kernel_module"]

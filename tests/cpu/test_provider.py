@@ -124,10 +124,11 @@ def test_a_limit_in_place_costs_less_than_a_microsecond(limits):
 def test_sessions_in_one_process_run_with_their_own_numbers():
     before = blas()
     nodes = [helper.make_node("MatMul", ["a", "a"], ["y"])]
-    info = [helper.make_tensor_value_info(n, 1, [4, 4]) for n in "ay"]
+    # float64, which BLAS multiplies; float32 is multiplied by commands.
+    info = [helper.make_tensor_value_info(n, 11, [4, 4]) for n in "ay"]
     graph = helper.make_graph(nodes, "product", info[:1], info[1:])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
-    feeds = {"a": np.eye(4, dtype=np.float32)}
+    feeds = {"a": np.eye(4)}
     pipelines = [
         Pipeline.open(model, providers=[("cpu", {"num_threads": n})]) for n in (1, 3)
     ]

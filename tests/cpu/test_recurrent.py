@@ -298,6 +298,8 @@ def test_an_unknown_activation_is_refused_by_name():
 @pytest.mark.parametrize("size", [1, 7, 8, 31, 128])
 def test_hidden_sizes_that_fill_no_panel(op, batch, size):
     given = drawn(op, count=3, batch=batch, size=size, optional="bhc")
+    # Rows of norm 1: longer ones would enlarge every rounding from step to step.
+    given["r"] /= np.float32(size**0.5)
     want = wanted(op, given)
     for g, v in zip(run_here(op, given, want), want, strict=True):
         np.testing.assert_allclose(g, v, rtol=2e-5, atol=2e-5)

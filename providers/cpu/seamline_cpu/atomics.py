@@ -23,14 +23,17 @@ from seamline_cpu.jit import jit, native
 __all__ = [
     "WORDS",
     "bytes_at",
+    "call",
     "doubles",
     "fetch_add",
     "floats",
+    "ints",
     "launch",
     "longs",
     "run_alone",
     "run_list",
     "serve",
+    "shorts",
 ]
 
 WORDS = 40
@@ -110,7 +113,7 @@ def _nap(context: Any) -> Any:
 
 
 @native
-def _call(context: Any, function: Any, arguments: Any, share: Any, shares: Any) -> Any:
+def call(context: Any, function: Any, arguments: Any, share: Any, shares: Any) -> Any:
     """Call ``void(arguments, share, shares)`` at an address."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -141,6 +144,8 @@ floats = _pointer_to(types.float32)
 doubles = _pointer_to(types.float64)
 longs = _pointer_to(types.int64)
 bytes_at = _pointer_to(types.uint8)
+shorts = _pointer_to(types.uint16)
+ints = _pointer_to(types.int32)
 
 
 @jit
@@ -166,7 +171,7 @@ def _help(control: int, ticket: int) -> None:
         if share < 0:
             return
         shares = (ticket >> 16) & 0xFFFF
-        _call(_load(control + 128), _load(control + 136), share, shares)
+        call(_load(control + 128), _load(control + 136), share, shares)
         fetch_add(control + 64, 1)
         ticket = (ticket & ~0xFFFF) | (share + 1)
 
@@ -175,7 +180,7 @@ def _help(control: int, ticket: int) -> None:
 def run_alone(function: int, arguments: int, shares: int) -> None:
     """Run every share of a command in this thread."""
     for share in range(shares):
-        _call(function, arguments, share, shares)
+        call(function, arguments, share, shares)
 
 
 @jit

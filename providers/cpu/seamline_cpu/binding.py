@@ -11,11 +11,13 @@ import numpy as np
 from seamline.kernels import Call, Run
 from seamline.provider import Array
 from seamline_cpu.commands import joined
+from seamline_cpu.moving import bind_move
 
 __all__ = [
     "axes_of",
     "axis_of",
     "copying",
+    "filling",
     "from_host",
     "in_order",
     "integers",
@@ -84,20 +86,34 @@ def from_host(call: Call, indices: Sequence[int], make: Callable[..., Run]) -> R
     return again
 
 
-def copying(source: Array, target: Array) -> Run:
-    """Copy a view to a place of the same shape."""
+def copying(
+    source: Array, target: Array, threads: int = 1, *, apart: bool = False
+) -> Run:
+    """
+    Copy a view to a place of the same shape, by a command where there is one.
+
+    ``apart`` says that they do not overlap, though their outer bounds do.
+    """
     if source.shape != target.shape:
         raise ValueError(
             f"gives {list(source.shape)}, the plan says {list(target.shape)}"
         )
-    return partial(np.copyto, target, source)
+    if not target.size:
+        return nothing
+    native = bind_move(source, target, threads, apart=apart)
+    return native or partial(np.copyto, target, source)
+
+
+def filling(value: Array, target: Array) -> Run:
+    """Repeat an array, read at each run, to fill a place that it broadcasts to."""
+    return copying(np.broadcast_to(value, target.shape), target)
 
 
 def same_bytes(source: Array, target: Array) -> Run:
     """Give the input's bytes under the output's shape: nothing where they are there."""
     if _address(source) == _address(target):
         return nothing
-    return partial(np.copyto, target.reshape(-1), source.reshape(-1))
+    return copying(source.reshape(-1), target.reshape(-1))
 
 
 def _address(array: Array) -> int:
@@ -106,6 +122,7 @@ def _address(array: Array) -> int:
 
 def in_order(runs: Sequence[Run]) -> Run:
     """Join runs into one."""
+    runs = [run for run in runs if run is not nothing]
     if not runs:
         return nothing
     if len(runs) == 1:

@@ -9,53 +9,112 @@ names it among those that were ``left``.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from seamline.provider import NodeView
+from seamline_cpu.kernels.activation_commands import FORMULAS
 from seamline_cpu.kernels.broadcast_commands import BINARY, UNARY
+from seamline_cpu.kernels.cast_commands import CAST
+from seamline_cpu.kernels.typed_commands import COMPARED, COUNTED
 from seamline_cpu.recording import IN_PYTHON
 
 __all__ = ["not_capturable"]
 
 _CONTRIB = "com.microsoft::"
+_ONLY_FLOAT = frozenset({"float32"})
 #: Operators whose float32 form is made of commands.
-_NATIVE = frozenset(
+_FLOAT = (
+    *BINARY, *UNARY, *FORMULAS, "AveragePool", "BatchNormalization", "Conv", "ConvTranspose",
+    "Gemm", "GlobalAveragePool", "GlobalMaxPool", "GRU", "IsNaN", "LRN", "LSTM",
+    "LayerNormalization", "LogSoftmax", "MatMul", "MaxPool", "Mean", "Pow",
+    "RMSNormalization", "RNN", "ReduceL1", "ReduceL2", "ReduceMax", "ReduceMean", "ReduceMin",
+    "ReduceSum", "ReduceSumSquare", "SimplifiedLayerNormalization", "Softmax", "Sum",
+    f"{_CONTRIB}FusedConv", f"{_CONTRIB}FusedMatMul", f"{_CONTRIB}Gelu",
+    f"{_CONTRIB}QuickGelu", f"{_CONTRIB}SimplifiedLayerNormalization",
+)  # fmt: skip
+_COUNTED = ("Add", "Sub", "Mul", "Div", "Max", "Min")
+_COMPARISONS = ("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual")
+_LOGIC = ("And", "Or", "Xor", "Not")
+#: Element types of input 0 that an operator has commands for.
+_TYPES: Mapping[str, frozenset[str]] = {
+    **dict.fromkeys(_FLOAT, _ONLY_FLOAT),
+    **dict.fromkeys(_COUNTED, _ONLY_FLOAT | COUNTED),
+    **dict.fromkeys(_COMPARISONS, COMPARED),
+    **dict.fromkeys(_LOGIC, frozenset({"bool"})),
+    "Cast": CAST,
+}
+#: Operators that move elements of any type but text, or leave them where they are.
+_MOVES = frozenset(
     [
-        *BINARY,
-        *UNARY,
-        "BatchNormalization",
-        "Conv",
-        "LayerNormalization",
-        "LogSoftmax",
-        "RMSNormalization",
-        "SimplifiedLayerNormalization",
-        "Softmax",
-        "Sum",
-        f"{_CONTRIB}FusedConv",
-        f"{_CONTRIB}SimplifiedLayerNormalization",
+        "Concat", "ConstantOfShape", "DepthToSpace", "Dropout", "Expand", "Flatten", "Gather",
+        "Identity", "Pad", "Range", "Reshape", "Resize", "Shape", "Size", "Slice",
+        "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze", "Upsample", "Where",
     ]
-)
-#: Operators that give their input's bytes, and usually do nothing at all.
-_VIEWS = frozenset(["Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze"])
+)  # fmt: skip
+#: Inputs of which a command needs the value when it is bound.
+_KNOWN: Mapping[str, tuple[int, ...]] = {
+    "Clip": (1, 2), "ConstantOfShape": (0,), "Expand": (1,), "Pad": (1, 3), "Pow": (1,),
+    "Range": (0, 1, 2), "Reshape": (1,), "Resize": (1, 2, 3), "Slice": (1, 2, 3, 4),
+    "Split": (1,), "Squeeze": (1,), "Tile": (1,), "Unsqueeze": (1,), "Upsample": (1,),
+    **{f"Reduce{name}": (1,) for name in ("L1", "L2", "Max", "Mean", "Min", "Sum", "SumSquare")},
+    **dict.fromkeys(("LSTM", "GRU", "RNN"), (1, 2, 3)),
+}  # fmt: skip
 
 
 def not_capturable(node: NodeView) -> str | None:
     """Say why a node's kernel cannot be recorded, or None where it is made of commands."""
     name = node.node.qualified_op
+    check = _FORMS.get(name)
+    return (
+        _of_types(node, name)
+        or _of_values(node, name)
+        or (check(node) if check else None)
+    )
+
+
+def _of_types(node: NodeView, name: str) -> str | None:
     kind = node.tensor(0)
-    if name in _VIEWS:
-        return None
-    if name == "MatMul":
-        return _of_product(node)
-    if name not in _NATIVE:
+    if name in _MOVES:
+        text = kind is not None and kind.dtype == "string"
+        return f"{IN_PYTHON}: text is not moved by commands" if text else None
+    accepted = _TYPES.get(name)
+    if accepted is None:
         return IN_PYTHON
-    if kind is None or kind.dtype != "float32":
-        return f"{IN_PYTHON}: only float32 has compiled commands"
+    if kind is None or kind.dtype not in accepted:
+        return f"{IN_PYTHON}: only {', '.join(sorted(accepted))} has compiled commands"
     return None
 
 
-def _of_product(node: NodeView) -> str | None:
-    left, right = node.tensor(0), node.tensor(1)
-    if left is None or right is None or left.dtype != "float32":
-        return f"{IN_PYTHON}: only float32 has compiled commands"
-    if node.constant(1) is None:
-        return f"{IN_PYTHON}: only a constant right side is packed for commands"
+def _of_values(node: NodeView, name: str) -> str | None:
+    for index in _KNOWN.get(name, ()):
+        if node.has_input(index) and node.constant(index) is None:
+            return f"{IN_PYTHON}: input {index} is not known before it runs"
     return None
+
+
+def _cast(node: NodeView) -> str | None:
+    kind = node.outputs[0] if node.outputs else None
+    target = getattr(kind, "dtype", None)
+    if target in CAST:
+        return None
+    return f"{IN_PYTHON}: it casts to {target}"
+
+
+def _resize(node: NodeView) -> str | None:
+    mode, kind = node.attributes.get("mode", "nearest"), node.tensor(0)
+    if mode != "nearest" and (kind is None or kind.dtype != "float32"):
+        return f"{IN_PYTHON}: only float32 is blended by commands"
+    return None
+
+
+def _power(node: NodeView) -> str | None:
+    known = node.constant(1)
+    if known is not None and known.size == 1 and float(known.reshape(())) in _EXPONENTS:
+        return None
+    return f"{IN_PYTHON}: only exponents of {sorted(_EXPONENTS)} have compiled commands"
+
+
+_EXPONENTS = frozenset({-1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 3.0})
+_FORMS: Mapping[str, Callable[[NodeView], str | None]] = {
+    "Cast": _cast, "Pow": _power, "Resize": _resize, "Upsample": _resize,
+}  # fmt: skip

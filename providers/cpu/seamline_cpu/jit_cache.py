@@ -13,23 +13,33 @@ moved into place, and whatever is wrong with it means that the function is compi
 from __future__ import annotations
 
 import hashlib
+import inspect
 import os
 import pickle
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numba
 import numpy as np
 
-from seamline_cpu.ir import caching
+from seamline_cpu.ir import caching, config
 
-__all__ = ["SafeCache", "attach"]
+__all__ = ["SafeCache", "attach", "counts", "folders"]
 
 _DIGEST = 32
+_SUFFIX = ".nbc"
 _SCALARS = (bool, int, float, str, tuple, np.generic, np.dtype)
 _warned: set[str] = set()
+_folders: set[str] = set()
+#: Functions that this process compiled, and that it found compiled.
+counts: dict[str, int] = {"compiled": 0, "loaded": 0}
+
+
+def folders() -> str:
+    """Give the folders that compiled code is kept in; empty where there is none."""
+    return ", ".join(sorted(_folders))
 
 
 def attach(dispatcher: Any, function: Callable[..., Any]) -> None:
@@ -43,25 +53,60 @@ def attach(dispatcher: Any, function: Callable[..., Any]) -> None:
         _warn_once(os.path.dirname(function.__code__.co_filename), error)
 
 
+class _ReadOnly(caching.InTreeCacheLocator):  # type: ignore[misc]
+    """Beside the source, where nothing can be written, if compiled code is there."""
+
+    def ensure_cache_path(self) -> None:
+        if not any(
+            name.endswith(_SUFFIX) for name in os.listdir(self.get_cache_path())
+        ):
+            raise OSError("nothing is kept there")
+
+
+class _Places(caching.CompileResultCacheImpl):  # type: ignore[misc]
+    """Where Numba looks for a place to keep code; last, one that is only read."""
+
+    _locator_classes = (*caching.CompileResultCacheImpl._locator_classes, _ReadOnly)
+
+
 class SafeCache(caching.FunctionCache):  # type: ignore[misc]
-    """One function's compiled code on disk: one file for each key, no index."""
+    """
+    One function's compiled code on disk: one file for each key, no index.
+
+    Read wherever it may have been kept, so that an installation that was filled and made
+    read-only serves its users; written to the first place that can be.
+    """
+
+    _impl_class = _Places
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
+        _folders.add(self._cache_path)
+        # A folder that was asked for stands for the one beside the source.
+        named = bool(config.CACHE_DIR)
+        usual = (
+            caching.UserProvidedCacheLocator if named else caching.InTreeCacheLocator
+        )
+        read_too = usual(function, inspect.getfile(function)).get_cache_path()
         self._cache_file = _Files(
-            self._cache_path, self._impl.filename_base, _stamp(function)
+            tuple(dict.fromkeys([self._cache_path, read_too])),
+            self._impl.filename_base,
+            _stamp(function),
         )
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Give the compiled code for a signature, or None to have it compiled."""
         try:
-            return super().load_overload(sig, target_context)
+            found = super().load_overload(sig, target_context)
         except Exception as error:
             _warn_once(self._cache_path, error)
             return None
+        counts["loaded"] += found is not None
+        return found
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep compiled code; a failure is told once and otherwise has no effect."""
+        counts["compiled"] += 1
         try:
             super().save_overload(sig, data)
         except Exception as error:
@@ -71,21 +116,30 @@ class SafeCache(caching.FunctionCache):  # type: ignore[misc]
 class _Files:
     """Stands for Numba's ``IndexDataCacheFile``."""
 
-    def __init__(self, folder: str, base: str, stamp: str) -> None:
-        self._folder, self._base, self._stamp = folder, base, stamp
+    def __init__(self, places: Sequence[str], base: str, stamp: str) -> None:
+        self._places, self._base, self._stamp = places, base, stamp
 
-    def _path(self, key: Any) -> str:
+    def _name(self, key: Any) -> str:
         text = repr((key, self._stamp)).encode()
         name = hashlib.blake2b(text, digest_size=12).hexdigest()
-        return os.path.join(self._folder, f"{self._base}.{name}.nbc")
+        return f"{self._base}.{name}{_SUFFIX}"
 
     def load(self, key: Any) -> Any:
-        path = self._path(key)
-        try:
-            with open(path, "rb") as file:
-                content = file.read()
-        except FileNotFoundError:
-            return None
+        name, wrong = self._name(key), None
+        for folder in self._places:
+            try:
+                return self._read(os.path.join(folder, name))
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except Exception as error:
+                wrong = error
+        if wrong is not None:
+            raise wrong
+        return None
+
+    def _read(self, path: str) -> Any:
+        with open(path, "rb") as file:
+            content = file.read()
         digest, body = content[:_DIGEST], content[_DIGEST:]
         if hashlib.blake2b(body, digest_size=_DIGEST).digest() != digest:
             raise ValueError(f"{os.path.basename(path)} is damaged")
@@ -94,11 +148,12 @@ class _Files:
     def save(self, key: Any, data: Any) -> None:
         body = caching.dumps(data)
         digest = hashlib.blake2b(body, digest_size=_DIGEST).digest()
-        handle, aside = tempfile.mkstemp(".tmp", self._base, self._folder)
+        folder = self._places[0]
+        handle, aside = tempfile.mkstemp(".tmp", self._base, folder)
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(digest + body)
-            os.replace(aside, self._path(key))
+            os.replace(aside, os.path.join(folder, self._name(key)))
         except BaseException:
             os.unlink(aside)
             raise

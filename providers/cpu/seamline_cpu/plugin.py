@@ -30,13 +30,20 @@ def seamline_providers() -> Sequence[ProviderSpec]:
         "threads for one node; 0 for as many as the process may use",
         minimum=0,
     )
+    pinning = Option(
+        "pinning",
+        str,
+        "auto",
+        "where its worker threads run: auto (each on a core of its own, off the caller's), "
+        "none, or cores such as 0+2",
+    )
     return [
         ProviderSpec(
             "cpu",
             _create,
             "NumPy and Numba kernels on the host",
             contract_version=CONTRACT_VERSION,
-            options=(threads,),
+            options=(threads, pinning),
             aliases=("CPUExecutionProvider",),
         )
     ]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import attrs
 
-from seamline.errors import RecordingError
+from seamline.errors import KernelError, ProviderOptionError, RecordingError
 from seamline.kernels import KernelProvider, KernelSegment
 from seamline.provider import (
     Array,
@@ -23,8 +22,14 @@ from seamline.provider import (
 )
 from seamline_cpu.blas_threads import BlasThreads
 from seamline_cpu.capturable import not_capturable
+from seamline_cpu.commands import all_commands
+from seamline_cpu.cores import read_pinning, usable
+from seamline_cpu.crew import crew, pin, unpin
+from seamline_cpu.jit_cache import counts, folders
 from seamline_cpu.kernels import TABLE
+from seamline_cpu.profiled import AtNodeError, Part, parts_of
 from seamline_cpu.recording import CpuRecording
+from seamline_cpu.trace import is_traced_here
 
 __all__ = ["CpuProvider", "CpuSegment"]
 
@@ -42,6 +47,7 @@ class CpuSegment(KernelSegment):
 
     limit: BlasThreads = attrs.field(kw_only=True)
     binding: int = attrs.field(default=0, init=False)
+    _parts: list[Part] | None = attrs.field(default=None, init=False)
 
     def bind(
         self,
@@ -51,6 +57,7 @@ class CpuSegment(KernelSegment):
     ) -> None:
         """Make every node's function over the arrays given."""
         self.binding += 1
+        self._parts = None
         KernelSegment.bind(self, views, workspaces, host)
 
     def run(self) -> Mapping[str, Array] | None:
@@ -58,12 +65,24 @@ class CpuSegment(KernelSegment):
         self.limit.apply()
         return KernelSegment.run(self)
 
-    def timed(
-        self, clock: Callable[[], int], report: Callable[[str, int, int], None]
-    ) -> None:
-        """Put the limit in place, run, and report each node's name, start and end."""
+    def timed(self, clock: Callable[[], int], report: Callable[..., None]) -> None:
+        """
+        Run as a replay would, and report each node's name, start and end.
+
+        Of a node that is made of commands, ``report`` gets as fourth what
+        :func:`seamline_cpu.trace.facts_of` says.
+        """
         self.limit.apply()
-        KernelSegment.timed(self, clock, report)
+        if self._finds_sizes or not is_traced_here():
+            KernelSegment.timed(self, clock, report)
+            return
+        if self._parts is None:
+            self._parts = parts_of(self.spec.nodes, self._runs)
+        try:
+            for part in self._parts:
+                part.timed(clock, report)
+        except AtNodeError as error:
+            raise self._failed(KernelError, error.node, error.error) from error.error
 
     def record(self) -> Recording:
         """Make lists of its commands; see :mod:`seamline_cpu.recording`."""
@@ -79,6 +98,7 @@ class CpuSegment(KernelSegment):
     def close(self) -> None:
         """Forget the arrays; recordings are refused from now on."""
         self.binding += 1
+        self._parts = None
         KernelSegment.close(self)
 
 
@@ -89,7 +109,13 @@ class CpuProvider(KernelProvider):
     Parameters
     ----------
     options
-        ``num_threads``: 0 for as many as the process may use.
+        ``num_threads``: 0 for as many as the process may use. ``pinning``: where worker
+        threads run; see :func:`seamline_cpu.cores.read_pinning`.
+
+    Raises
+    ------
+    ProviderOptionError
+        ``pinning`` cannot be read, or another session has the workers elsewhere.
     """
 
     captures = True
@@ -97,8 +123,14 @@ class CpuProvider(KernelProvider):
 
     def __init__(self, options: Mapping[str, Any] | None = None) -> None:
         chosen = dict(options or {})
-        chosen["num_threads"] = int(chosen.get("num_threads") or 0) or _cores()
+        chosen["num_threads"] = int(chosen.get("num_threads") or 0) or usable()
         super().__init__(TABLE, chosen)
+        try:
+            self._pinning = read_pinning(chosen.get("pinning") or "auto")
+            pin(self._pinning)
+        except ValueError as error:
+            raise ProviderOptionError("cpu", str(error)) from error
+        self._open = True
         self._limit = BlasThreads(chosen["num_threads"])
 
     def claim(self, node: NodeView) -> Claim | Refusal:
@@ -120,18 +152,40 @@ class CpuProvider(KernelProvider):
             limit=self._limit,
         )
 
+    def facts(self) -> Mapping[str, object]:
+        """
+        Say how wide it runs: what was asked for, and what there is by now.
+
+        Workers are shared by the process and made on first use, so ``width`` is 1 until
+        a command was first shared out.
+        """
+        wanted, workers = int(self.options["num_threads"]), crew().workers
+        return {
+            "num_threads": wanted,
+            "width": min(wanted, len(workers) + 1),
+            "cores": usable(),
+            "pinning": str(crew().pinning),
+        }
+
+    def cached(self) -> Mapping[str, object]:
+        """Count what this process compiled and what it found compiled, and say where."""
+        return {**counts, "cache": folders()}
+
+    def warm(self) -> str:
+        """Compile every command, or load it from the cache; say how many there are."""
+        made = all_commands()
+        for one in made:
+            one.address  # noqa: B018 - asking for it compiles
+        return f"{len(made)} commands are ready"
+
     def close(self) -> None:
-        """Give BLAS back the number of threads that it had."""
+        """Give BLAS back the number of threads that it had; a second call does nothing."""
         self._limit.close()
+        if self._open:
+            self._open = False
+            unpin(self._pinning)
 
 
 @functools.lru_cache(maxsize=1024)  # a model's nodes share a few claims
 def _recorded(claim: Claim, reason: str | None) -> Claim:
     return attrs.evolve(claim, not_capturable=reason)
-
-
-def _cores() -> int:
-    """Count the cores that this process may run on, which a container may have cut."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

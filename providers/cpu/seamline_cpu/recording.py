@@ -2,7 +2,8 @@
 A recorded segment: lists of commands, and between them the kernels that need Python.
 
 Consecutive commands become one list, which worker threads run in step from one call into
-compiled code. A kernel that calls NumPy or BLAS stays where it is, between two lists: to
+compiled code; elementwise ones over arrays of one size become one command, see
+:mod:`seamline_cpu.chains`. A kernel that calls NumPy or BLAS stays where it is, between two lists: to
 cut the segment there would cost more than it saves, since on the host the seam's price is
 the call itself. Kernels that have nothing to do are left out.
 """
@@ -18,6 +19,7 @@ from seamline.errors import KernelError, RecordingError
 from seamline.kernels import Run
 from seamline.provider import NodeView
 from seamline_cpu.binding import nothing
+from seamline_cpu.chains import chained
 from seamline_cpu.commands import Native, in_list
 
 if TYPE_CHECKING:
@@ -118,11 +120,13 @@ class CpuRecording:
 def _listed(
     pending: Sequence[tuple[Native, NodeView]],
 ) -> list[tuple[Callable[[], object], NodeView]]:
-    """Give runs of commands as one list; a single one as it is."""
+    """Give runs of commands as one list, with their checks after it; one as it is."""
     if not pending:
         return []
     first, node = pending[0]
     if len(pending) == 1 and len(first.rows) == 1:
         return [(first, node)]
-    rows = [row for run, _ in pending for row in run.rows]
-    return [(in_list(rows, tuple([run for run, _ in pending])), node)]
+    runs = tuple([run for run, _ in pending])
+    rows, chains = chained(runs)
+    checks = [(check, node) for run, node in pending for check in run.checks]
+    return [(in_list(rows, (runs, chains)), node), *checks]

@@ -17,6 +17,7 @@ from seamline_cpu.kernels import group_query_attention as group_query_attention
 from seamline_cpu.kernels import inference as inference
 from seamline_cpu.kernels import layer_normalization as layer_normalization
 from seamline_cpu.kernels import linear_attention as linear_attention
+from seamline_cpu.kernels import local_response as local_response
 from seamline_cpu.kernels import logic as logic
 from seamline_cpu.kernels import losses as losses
 from seamline_cpu.kernels import machine_learning as machine_learning

@@ -13,12 +13,19 @@ import numpy as np
 
 from seamline.provider import Array
 from seamline_cpu.atomics import floats
+from seamline_cpu.chains import Flat
 from seamline_cpu.commands import Command, Native, bind, command
 from seamline_cpu.jit import jit
 from seamline_cpu.kernels import activation_loops as loops
 from seamline_cpu.kernels.rows import matrix
 
-__all__ = ["bind_loop"]
+__all__ = ["FORMULAS", "bind_loop"]
+
+#: ONNX's operators that are one of the loops, whatever their attributes.
+FORMULAS = (
+    "Celu", "Clip", "Elu", "Erf", "Exp", "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu",
+    "Log", "Mish", "Selu", "Sigmoid", "Softplus", "Swish", "Tanh",
+)  # fmt: skip
 
 _loop_celu = loops.celu
 _loop_clip = loops.clip
@@ -30,6 +37,7 @@ _loop_gelu_tanh = loops.gelu_tanh
 _loop_hard_sigmoid = loops.hard_sigmoid
 _loop_hard_swish = loops.hard_swish
 _loop_leaky_relu = loops.leaky_relu
+_loop_log = loops.log
 _loop_mish = loops.mish
 _loop_selu = loops.selu
 _loop_sigmoid = loops.sigmoid
@@ -110,6 +118,12 @@ def _leaky_relu(a: Any, share: int, shares: int) -> None:
 
 
 @command
+def _log(a: Any, share: int, shares: int) -> None:
+    x, out, p, q = _piece(a, share, shares)
+    _loop_log(x, out, p, q)
+
+
+@command
 def _mish(a: Any, share: int, shares: int) -> None:
     x, out, p, q = _piece(a, share, shares)
     _loop_mish(x, out, p, q)
@@ -156,6 +170,7 @@ _COMMANDS: dict[Callable[..., None], Command] = {
     loops.hard_sigmoid: _hard_sigmoid,
     loops.hard_swish: _hard_swish,
     loops.leaky_relu: _leaky_relu,
+    loops.log: _log,
     loops.mish: _mish,
     loops.selu: _selu,
     loops.sigmoid: _sigmoid,
@@ -171,4 +186,5 @@ def bind_loop(
     """Bind a loop over flat float32 arrays, apart or one and the same."""
     numbers = np.array([a, b], np.float32)
     arguments = [x.size, x.ctypes.data, out.ctypes.data, numbers.ctypes.data]
-    return bind(_COMMANDS[loop], arguments, shares, keep=(x, out, numbers))
+    made = bind(_COMMANDS[loop], arguments, shares, keep=(x, out, numbers))
+    return made.stepping(Flat(x.size, 0, ((1, 4),), ((2, 4),)))

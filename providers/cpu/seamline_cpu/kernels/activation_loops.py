@@ -26,6 +26,7 @@ __all__ = [
     "hard_sigmoid",
     "hard_swish",
     "leaky_relu",
+    "log",
     "mish",
     "selu",
     "sigmoid",
@@ -41,7 +42,7 @@ _GELU_CUBIC = np.float32(0.044715)
 _MISH_TOP = np.float32(20.0)  # tanh(softplus(x)) is 1 from here on, to float32
 
 _exp, _expm1, _erf = f32.exp, f32.expm1, f32.erf
-_sigmoid, _tanh, _log1p = f32.sigmoid, f32.tanh, f32.log1p_unit
+_sigmoid, _tanh, _log1p, _log = f32.sigmoid, f32.tanh, f32.log1p_unit, f32.log
 
 
 @elementwise
@@ -49,6 +50,13 @@ def exp(x: Any, out: Any, a: Any, b: Any) -> None:
     """Write e**x."""
     for i in range(x.size):
         out[i] = _exp(x[i])
+
+
+@elementwise
+def log(x: Any, out: Any, a: Any, b: Any) -> None:
+    """Write the natural logarithm."""
+    for i in range(x.size):
+        out[i] = _log(x[i])
 
 
 @elementwise

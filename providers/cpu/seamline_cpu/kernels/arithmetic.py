@@ -10,6 +10,7 @@ import numpy as np
 from seamline.kernels import Call, Run
 from seamline.provider import Array
 from seamline.tensors import FLOATS, INTEGERS, NUMBERS
+from seamline_cpu.binding import same_bytes
 from seamline_cpu.kernels.broadcast_commands import bind_binary
 from seamline_cpu.kernels.pointwise import (
     ARITHMETIC_FROM,
@@ -20,6 +21,7 @@ from seamline_cpu.kernels.pointwise import (
     share_count,
     shared_out,
 )
+from seamline_cpu.kernels.typed_commands import bind_arithmetic
 from seamline_cpu.table import TABLE
 
 __all__ = ["masked_multiply"]
@@ -29,8 +31,13 @@ _EITHER = ((0, 0), (0, 1))  # operands whose memory the result may take
 
 def _of_ufunc(ufunc: Any, call: Call) -> Run:
     a, b = call.inputs[0], call.inputs[1]
-    native = bind_binary(call.view.op_type, call, a, b, call.outputs[0])
-    return native or bind_ufunc(call, ufunc, a, b)
+    return _native(call.view.op_type, call, a, b) or bind_ufunc(call, ufunc, a, b)
+
+
+def _native(op: str, call: Call, a: Array, b: Array) -> Run | None:
+    """Bind ``a op b`` to output 0 as a command, or give None where there is none."""
+    out = call.outputs[0]
+    return bind_binary(op, call, a, b, out) or bind_arithmetic(op, call, a, b, out)
 
 
 _UFUNCS: tuple[tuple[str, Any], ...] = (
@@ -53,6 +60,9 @@ TABLE.kernel("Div", since=7, dtypes=FLOATS, aliases=_EITHER)(
 def divide_integers(call: Call) -> Run:
     """Bind Div of integers: toward zero, as C divides; by zero gives 0, and no error."""
     a, b, out = call.inputs[0], call.inputs[1], call.outputs[0]
+    native = bind_arithmetic("Div", call, a, b, out)
+    if native is not None:
+        return native
     if out.dtype.kind == "u":
         return bind_ufunc(call, np.floor_divide, a, b)
     exact = np.empty(out.shape, out.dtype)
@@ -80,16 +90,14 @@ def _chain(call: Call, ufunc: Any) -> list[Run]:
     given = [x for x in call.inputs if x is not None]
     out = call.outputs[0]
     if len(given) == 1:
-        return [functools.partial(np.copyto, out, given[0])]
+        return [same_bytes(given[0], out)]
     pairs = [(given[0], given[1]), *[(out, x) for x in given[2:]]]
     return [_folding(call, ufunc, a, b) for a, b in pairs]
 
 
 def _folding(call: Call, ufunc: Any, a: Array, b: Array) -> Run:
-    native = (
-        bind_binary("Add", call, a, b, call.outputs[0]) if ufunc is np.add else None
-    )
-    return native or bind_ufunc(call, ufunc, a, b)
+    op = {np.add: "Add", np.maximum: "Max", np.minimum: "Min"}[ufunc]
+    return _native(op, call, a, b) or bind_ufunc(call, ufunc, a, b)
 
 
 def _fold(ufunc: Any, call: Call) -> Run:
@@ -115,7 +123,8 @@ def mean(call: Call) -> Run:
     if len(runs) == 1 and len(call.inputs) == 1:
         return runs[0]
     count = np.asarray(len(call.inputs), out.dtype)
-    return in_sequence([*runs, bind_ufunc(call, np.divide, out, count)])
+    divide = bind_binary("Div", call, out, count, out)
+    return in_sequence([*runs, divide or bind_ufunc(call, np.divide, out, count)])
 
 
 def masked_multiply(x: Array, slope: Array, out: Array) -> Run:
@@ -146,6 +155,9 @@ def masked_multiply(x: Array, slope: Array, out: Array) -> Run:
 def prelu(call: Call) -> Run:
     """Bind PRelu; the slope broadcasts to the input."""
     x, slope, out = call.inputs[0], call.inputs[1], call.outputs[0]
+    native = bind_binary("PRelu", call, x, slope, out)
+    if native is not None:
+        return native
     count = share_count(call, out.size, ARITHMETIC_FROM)
     shares = shared_out(out, (x, slope), count)
     return in_parallel([masked_multiply(*share) for share in shares])

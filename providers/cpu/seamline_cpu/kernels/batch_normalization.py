@@ -241,23 +241,6 @@ def group_normalization(call: Call) -> Run:
     return _grouped(call, int(call.attr("num_groups")), call.since < 21)
 
 
-@TABLE.simple("LRN", dtypes=FLOATS)
-def lrn(
-    x: Array, *, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0
-) -> Array:
-    """Divide by a power of the squares of ``size`` neighbouring channels."""
-    wide = x.astype(_wide(x.dtype))
-    squares = np.square(wide)
-    before, after = (size - 1) // 2, size // 2
-    total = np.zeros_like(wide)
-    for offset in range(-before, after + 1):
-        low, high = max(0, -offset), min(x.shape[1], x.shape[1] - offset)
-        if low < high:
-            total[:, low:high] += squares[:, low + offset : high + offset]
-    power = (bias + (alpha / size) * total) ** beta
-    return (wide / power).astype(x.dtype)
-
-
 @TABLE.simple("LpNormalization", dtypes=FLOATS)
 def lp_normalization(x: Array, *, axis: int = -1, p: int = 2) -> Array:
     """Divide by the L1 or L2 norm along an axis; where the norm is zero, give zero."""

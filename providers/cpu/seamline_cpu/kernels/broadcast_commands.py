@@ -9,7 +9,6 @@ operations here are exact by IEEE 754, so either way gives the same bits.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,29 +16,25 @@ import numpy as np
 from seamline.kernels import Call
 from seamline.provider import Array
 from seamline_cpu.atomics import floats
+from seamline_cpu.chains import Flat
 from seamline_cpu.commands import Native, bind, command
 from seamline_cpu.jit import jit
 from seamline_cpu.kernels.rows import elementwise, matrix, threads_of
+from seamline_cpu.strides import portion, three_loops
 
-__all__ = ["BINARY", "UNARY", "bind_binary", "bind_unary", "folded"]
+__all__ = ["BINARY", "UNARY", "bind_binary", "bind_unary"]
 
 f4 = np.float32
 #: Elements from which more threads pay: below, a thread that is held up costs more than it saves.
 _SHARED_FROM = 524_288
-_LINE = 16  # floats of a cache line, which two threads must not share
-_ADD, _SUB, _MUL, _DIV = 0, 1, 2, 3
-_NEG, _ABS, _SQRT, _RECIPROCAL, _FLOOR, _CEIL, _RELU = 0, 1, 2, 3, 4, 5, 6
-
-BINARY = {"Add": _ADD, "Sub": _SUB, "Mul": _MUL, "Div": _DIV}
+#: PRelu is x where it is not below 0, else y x: the slope is the second operand.
+BINARY = {"Add": 0, "Sub": 1, "Mul": 2, "Div": 3, "Max": 4, "Min": 5, "PRelu": 6}
+#: The last four are powers: of 2, of 3, of 1/2 and of -1/2.
 UNARY = {
-    "Neg": _NEG,
-    "Abs": _ABS,
-    "Sqrt": _SQRT,
-    "Reciprocal": _RECIPROCAL,
-    "Floor": _FLOOR,
-    "Ceil": _CEIL,
-    "Relu": _RELU,
-}
+    "Neg": 0, "Abs": 1, "Sqrt": 2, "Reciprocal": 3, "Floor": 4, "Ceil": 5, "Relu": 6,
+    "Round": 7, "Sign": 8, "Square": 9, "Cube": 10, "Root": 11, "InverseRoot": 12,
+}  # fmt: skip
+_CUTS, _POWERS = 4, 9  #: operations are compiled in three groups, which begin here
 _OP, _OUTER, _ROWS, _N, _A, _B, _OUT, _A0, _A1, _A2, _B0, _B1, _B2 = range(13)
 
 
@@ -57,6 +52,43 @@ def _pairs(op: int, x: Any, y: Any, out: Any) -> None:
     else:
         for i in range(out.size):
             out[i] = x[i] / y[i]
+
+
+@elementwise
+def _chosen(op: int, x: Any, y: Any, out: Any) -> None:
+    """Write one of both; the larger and the smaller are NaN where either is."""
+    if op == 4:
+        for i in range(out.size):
+            u, v = x[i], y[i]
+            out[i] = u if (u >= v) | (u != u) else v
+    elif op == 5:
+        for i in range(out.size):
+            u, v = x[i], y[i]
+            out[i] = u if (u <= v) | (u != u) else v
+    else:
+        zero = f4(0.0)
+        for i in range(out.size):
+            u = x[i]
+            v = y[i] * u
+            out[i] = v if u < zero else u
+
+
+@elementwise
+def _chosen_by_number(op: int, x: Any, y: Any, out: Any) -> None:
+    if op == 4:
+        for i in range(out.size):
+            u = x[i]
+            out[i] = u if (u >= y) | (u != u) else y
+    elif op == 5:
+        for i in range(out.size):
+            u = x[i]
+            out[i] = u if (u <= y) | (u != u) else y
+    else:
+        zero = f4(0.0)
+        for i in range(out.size):
+            u = x[i]
+            v = y * u
+            out[i] = v if u < zero else u
 
 
 @elementwise
@@ -80,9 +112,14 @@ def _number_by(op: int, x: Any, y: Any, out: Any) -> None:
     if op == 1:
         for i in range(out.size):
             out[i] = x - y[i]
-    else:
+    elif op == 3:
         for i in range(out.size):
             out[i] = x / y[i]
+    else:
+        below = x < f4(0.0)
+        for i in range(out.size):
+            v = y[i] * x
+            out[i] = v if below else x
 
 
 @jit
@@ -91,27 +128,30 @@ def _run_of(
 ) -> None:
     """Do one innermost loop; a number beside a row where an operand does not step."""
     z = matrix(floats(out), 1, n)[0]
+    x, y = matrix(floats(a), 1, n)[0], matrix(floats(b), 1, n)[0]
     if along_a != 0 and along_b != 0:
-        _pairs(op, matrix(floats(a), 1, n)[0], matrix(floats(b), 1, n)[0], z)
+        if op < 4:
+            _pairs(op, x, y, z)
+        else:
+            _chosen(op, x, y, z)
     elif along_a != 0:
-        _by_number(op, matrix(floats(a), 1, n)[0], floats(b)[0], z)
+        if op < 4:
+            _by_number(op, x, y[0], z)
+        else:
+            _chosen_by_number(op, x, y[0], z)
     elif op == 0 or op == 2:
-        _by_number(op, matrix(floats(b), 1, n)[0], floats(a)[0], z)
+        _by_number(op, y, x[0], z)
+    elif op == 4 or op == 5:
+        _chosen_by_number(op, y, x[0], z)
     else:
-        _number_by(op, floats(a)[0], matrix(floats(b), 1, n)[0], z)
+        _number_by(op, x[0], y, z)
 
 
 @command
 def _binary(a: Any, share: int, shares: int) -> None:
     """Shares are of the rows, or of a row where there are too few."""
     rows, n = a[_ROWS], a[_N]
-    total = a[_OUTER] * rows
-    first, end, low, high = 0, total, 0, n
-    if total >= 4 * shares:
-        first, end = total * share // shares, total * (share + 1) // shares
-    elif shares > 1:
-        step = ((n + shares - 1) // shares + 15) // 16 * 16
-        low, high = min(n, share * step), min(n, (share + 1) * step)
+    first, end, low, high = portion(a[_OUTER] * rows, n, share, shares)
     for r in range(first, end):
         i, j = r // rows, r % rows
         at_a = a[_A] + 4 * (i * a[_A0] + j * a[_A1] + low * a[_A2])
@@ -138,86 +178,84 @@ def _each(op: int, x: Any, out: Any) -> None:
 
 
 @elementwise
+def _each_power(op: int, x: Any, out: Any) -> None:
+    """Write constant powers; IEEE 754's pow(-inf, 1/2) is inf, pow(-0.0, 1/2) is 0."""
+    zero, one, least, most = f4(0.0), f4(1.0), f4(-np.inf), f4(np.inf)
+    if op == 9:
+        for i in range(out.size):
+            out[i] = x[i] * x[i]
+    elif op == 10:
+        for i in range(out.size):
+            out[i] = x[i] * x[i] * x[i]
+    elif op == 11:
+        for i in range(out.size):
+            v = x[i]
+            root = np.sqrt(v) + zero
+            out[i] = most if v == least else root
+    else:
+        for i in range(out.size):
+            v = x[i]
+            root = one / (np.sqrt(v) + zero)
+            out[i] = zero if v == least else root
+
+
+@elementwise
 def _each_cut(op: int, x: Any, out: Any) -> None:
-    zero = f4(0.0)
+    zero, one, minus = f4(0.0), f4(1.0), f4(-1.0)
     if op == 4:
         for i in range(out.size):
             out[i] = np.floor(x[i])
     elif op == 5:
         for i in range(out.size):
             out[i] = np.ceil(x[i])
-    else:
+    elif op == 6:
         for i in range(out.size):
             out[i] = zero if x[i] < zero else x[i]
+    elif op == 7:
+        for i in range(out.size):
+            out[i] = np.rint(x[i])
+    else:
+        for i in range(out.size):
+            v = x[i]
+            s = minus if v < zero else v  # 0 keeps its sign, and NaN stays
+            out[i] = one if v > zero else s
 
 
 @command
 def _unary(a: Any, share: int, shares: int) -> None:
     """Arguments: operation, size, addresses of x and of the output."""
     n = a[1]
-    step = ((n + shares - 1) // shares + 15) // 16 * 16
-    low, high = min(n, share * step), min(n, (share + 1) * step)
+    _, _, low, high = portion(1, n, share, shares)
     x = matrix(floats(a[2] + 4 * low), 1, high - low)[0]
     out = matrix(floats(a[3] + 4 * low), 1, high - low)[0]
-    if a[0] <= _RECIPROCAL:
+    if a[0] < _CUTS:
         _each(a[0], x, out)
-    else:
+    elif a[0] < _POWERS:
         _each_cut(a[0], x, out)
-
-
-def folded(
-    shape: Sequence[int], strides: Sequence[Sequence[int]]
-) -> tuple[list[int], list[list[int]]]:
-    """
-    Join the axes that all operands step through as one; axes of one element go.
-
-    Examples
-    --------
-    >>> folded((2, 3, 4), [(12, 4, 1), (0, 4, 1)])
-    ([2, 12], [[12, 1], [0, 1]])
-    """
-    sizes: list[int] = []
-    steps: list[list[int]] = [[] for _ in strides]
-    for axis, size in enumerate(shape):
-        if size == 1:
-            continue
-        if sizes and all(
-            mine[-1] == size * given[axis]
-            for mine, given in zip(steps, strides, strict=True)
-        ):
-            sizes[-1] *= size
-            for mine, given in zip(steps, strides, strict=True):
-                mine[-1] = given[axis]
-        else:
-            sizes.append(size)
-            for mine, given in zip(steps, strides, strict=True):
-                mine.append(given[axis])
-    return sizes, steps
+    else:
+        _each_power(a[0], x, out)
 
 
 def bind_binary(op: str, call: Call, a: Array, b: Array, out: Array) -> Native | None:
     """Bind ``out = a op b``, broadcast to ``out``; None where NumPy has to do it."""
     if any(x.dtype != f4 for x in (a, b, out)) or not out.size:
         return None
-    if not all(x.flags.c_contiguous for x in (a, b, out)):
+    loops = three_loops(out, (a, b))
+    if loops is None:
         return None
-    wide = [np.broadcast_to(x, out.shape) for x in (a, b)]
-    steps = [[s // 4 for s in x.strides] for x in (*wide, out)]
-    sizes, (along_a, along_b, _) = folded(out.shape, steps)
-    missing = 3 - len(sizes)
-    if missing < 0:
-        return None
-    sizes = [1] * missing + sizes
-    along_a, along_b = [0] * missing + along_a, [0] * missing + along_b
-    if len(sizes) == missing:
-        along_a[-1] = along_b[-1] = 1
-    if not (along_a[-1] in (0, 1) and along_b[-1] in (0, 1)):
-        return None
+    sizes, (along_a, along_b) = loops
     if along_a[-1] == along_b[-1] == 0:
         return None  # both spread over an output that is larger than either
     where = [x.ctypes.data for x in (a, b, out)]
     arguments = [BINARY[op], *sizes, *where, *along_a, *along_b]
-    return bind(_binary, arguments, _shares(call, out.size), keep=(a, b, out))
+    made = bind(_binary, arguments, _shares(call, out.size), keep=(a, b, out))
+    if sizes[:2] != [1, 1]:
+        return made
+    steps = (along_a[-1], along_b[-1])
+    operands = [(place, 4) for place in (_A, _B)]
+    moving = [pair for pair, step in zip(operands, steps, strict=True) if step]
+    still = [pair for pair in operands if pair not in moving]
+    return made.stepping(Flat(out.size, _N, tuple(moving), ((_OUT, 4),), tuple(still)))
 
 
 def bind_unary(op: str, call: Call, x: Array, out: Array) -> Native | None:
@@ -227,7 +265,8 @@ def bind_unary(op: str, call: Call, x: Array, out: Array) -> Native | None:
     if not (x.flags.c_contiguous and out.flags.c_contiguous):
         return None
     arguments = [UNARY[op], x.size, x.ctypes.data, out.ctypes.data]
-    return bind(_unary, arguments, _shares(call, out.size), keep=(x, out))
+    made = bind(_unary, arguments, _shares(call, out.size), keep=(x, out))
+    return made.stepping(Flat(x.size, 1, ((2, 4),), ((3, 4),)))
 
 
 def _shares(call: Call, size: int) -> int:

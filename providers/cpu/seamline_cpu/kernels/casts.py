@@ -10,6 +10,8 @@ import onnx_ir as ir
 from seamline.kernels import Call, Run
 from seamline.provider import NodeView
 from seamline.tensors import ANY, dtype_name, numpy_dtype
+from seamline_cpu.binding import same_bytes
+from seamline_cpu.kernels.cast_commands import bind_cast
 from seamline_cpu.kernels.conversions import converter, is_direct
 from seamline_cpu.kernels.pointwise import (
     BLOCK,
@@ -53,14 +55,15 @@ def _cannot(node: NodeView) -> str | None:
 
 def _keep_bytes(call: Call) -> Run:
     x, out = call.inputs[0], call.outputs[0].view(call.inputs[0].dtype)
-    if x.ctypes.data == out.ctypes.data or not x.size:
-        return lambda: None
-    return functools.partial(np.copyto, out, x)
+    return same_bytes(x, out)
 
 
 def cast(call: Call) -> Run:
     """Bind a cast to another type."""
     x, out = call.inputs[0], call.outputs[0]
+    native = bind_cast(call, x, out)
+    if native is not None:
+        return native
     source, target = dtype_name(x.dtype), dtype_name(out.dtype)
     convert = converter(
         source,

@@ -11,6 +11,7 @@ import numpy as np
 from seamline.kernels import Call, Run
 from seamline.provider import NodeView
 from seamline.tensors import FLOATS
+from seamline_cpu import binding
 from seamline_cpu.kernels.convolution_dense import (
     bind_dense,
     pack_bias,
@@ -131,15 +132,7 @@ def _kept(
 
 def in_order(*steps: Run | None) -> Run:
     """Give one function that calls those that are there."""
-    there = [step for step in steps if step is not None]
-    if len(there) == 1:
-        return there[0]
-
-    def run() -> None:
-        for step in there:
-            step()
-
-    return run
+    return binding.in_order([step for step in steps if step is not None])
 
 
 def as_float32(

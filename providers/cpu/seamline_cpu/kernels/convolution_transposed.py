@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from seamline.kernels import Call, Run
 from seamline.provider import NodeView
 from seamline.tensors import FLOATS, NUMBERS
 from seamline_cpu.atomics import floats
+from seamline_cpu.binding import copying
 from seamline_cpu.commands import bind, command
 from seamline_cpu.kernels.convolution import as_float32, in_order, wide_bytes
 from seamline_cpu.kernels.convolution_dense import (
@@ -175,9 +177,10 @@ def _bind(
         min(threads, threads_here()),
     )  # fmt: skip
 
-    def set_bias() -> None:
-        plain[...] = bias
-
+    set_bias: Run | None = None
+    if bias is not None:
+        same = bias.dtype == plain.dtype
+        set_bias = copying(bias, plain) if same else partial(np.copyto, plain, bias)
     wide = window.in_three()
     arguments = [
         columns.ctypes.data, plain.ctypes.data, out.ctypes.data, x.shape[0], count,
@@ -185,7 +188,7 @@ def _bind(
     ]  # fmt: skip
     shares = threads if columns.size > 50_000 else 1
     add = bind(_overlap, arguments, shares, keep=(columns, plain, out))
-    return in_order(pack, None if bias is None else set_bias, product, add)
+    return in_order(pack, set_bias, product, add)
 
 
 def _packed(call: Call, groups: int) -> tuple[_Array, Callable[[], None] | None]:

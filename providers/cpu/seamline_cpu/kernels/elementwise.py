@@ -10,7 +10,8 @@ import numpy as np
 from seamline.kernels import Call, Run
 from seamline.tensors import FLOATS, INTEGERS, NUMBERS, SIGNED
 from seamline_cpu.kernels.broadcast_commands import UNARY, bind_unary
-from seamline_cpu.kernels.formulas import ERF, EXP, TANH
+from seamline_cpu.kernels.cast_commands import bind_nan, bind_not
+from seamline_cpu.kernels.formulas import ERF, EXP, LOG, TANH
 from seamline_cpu.kernels.pointwise import (
     ARITHMETIC_FROM,
     MOVING_FROM,
@@ -22,7 +23,7 @@ from seamline_cpu.table import TABLE
 __all__: list[str] = []
 
 _FLOATS_8 = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")
-COMPILED = "large float32 arrays take a compiled loop, all else NumPy calls"
+COMPILED = "float32 takes a compiled loop, all else NumPy calls"
 
 _UFUNCS: dict[str, tuple[Any, tuple[str, ...], int]] = {
     "Abs": (np.absolute, NUMBERS, MOVING_FROM),
@@ -33,7 +34,6 @@ _UFUNCS: dict[str, tuple[Any, tuple[str, ...], int]] = {
     "Round": (np.rint, FLOATS, MOVING_FROM),
     "Sqrt": (np.sqrt, FLOATS, MOVING_FROM),
     "Reciprocal": (np.reciprocal, FLOATS, MOVING_FROM),
-    "Log": (np.log, FLOATS, ARITHMETIC_FROM),
     "Sin": (np.sin, FLOATS, ARITHMETIC_FROM),
     "Cos": (np.cos, FLOATS, ARITHMETIC_FROM),
     "Tan": (np.tan, FLOATS, ARITHMETIC_FROM),
@@ -51,12 +51,11 @@ _UFUNCS: dict[str, tuple[Any, tuple[str, ...], int]] = {
 
 
 def _of_ufunc(ufunc: Any, least: int, call: Call) -> Run:
-    if call.view.op_type in UNARY:
-        x, out = call.inputs[0], call.outputs[0]
-        native = bind_unary(call.view.op_type, call, x, out)
-        if native is not None:
-            return native
-    return bind_ufunc(call, ufunc, call.inputs[0], least=least)
+    op, x, out = call.view.op_type, call.inputs[0], call.outputs[0]
+    native = bind_unary(op, call, x, out) if op in UNARY else None
+    if op == "Not":
+        native = bind_not(call, x, out)
+    return native or bind_ufunc(call, ufunc, x, least=least)
 
 
 for _op, (_ufunc, _dtypes, _least) in _UFUNCS.items():
@@ -69,7 +68,7 @@ def _of_formula(formula: Formula, call: Call) -> Run:
     return formula.bind(call)
 
 
-for _op, _formula in (("Exp", EXP), ("Tanh", TANH), ("Erf", ERF)):
+for _op, _formula in (("Exp", EXP), ("Log", LOG), ("Tanh", TANH), ("Erf", ERF)):
     TABLE.kernel(
         _op, dtypes=FLOATS, aliases=((0, 0),), variant="numba", because=COMPILED
     )(functools.partial(_of_formula, _formula))
@@ -92,7 +91,8 @@ def erf_of_integers(call: Call) -> Run:
 @TABLE.kernel("IsNaN", dtypes=FLOATS + _FLOATS_8)
 def is_nan(call: Call) -> Run:
     """Bind IsNaN."""
-    return bind_ufunc(call, np.isnan, call.inputs[0])
+    x = call.inputs[0]
+    return bind_nan(call, x, call.outputs[0]) or bind_ufunc(call, np.isnan, x)
 
 
 @TABLE.kernel("IsInf", dtypes=FLOATS + _FLOATS_8)

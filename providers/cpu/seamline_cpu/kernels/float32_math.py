@@ -14,7 +14,7 @@ import numpy as np
 
 from seamline_cpu.kernels.rows import fused
 
-__all__ = ["erf", "exp", "expm1", "log1p_unit", "sigmoid", "tanh"]
+__all__ = ["erf", "exp", "expm1", "log", "log1p_unit", "sigmoid", "tanh"]
 
 _ONE = np.float32(1.0)
 _LOG2_E = np.float32(1.4426950408889634)
@@ -86,6 +86,23 @@ _A0, _A1, _A2, _A3 = map(
 )
 _B1, _B2, _B3 = map(
     np.float32, (1.5662178304532535, 0.6879357482264575, 0.07528717464474353)
+)
+
+# sqrt(1/2), from which on a mantissa is kept as it is; below it is doubled.
+_HALF_ROOT_BITS = np.int32(0x3F3504F3)
+_L0, _L1, _L2, _L3, _L4, _L5, _L6, _L7, _L8 = map(
+    np.float32,
+    (
+        0.33333312600324216,
+        -0.250000096125345,
+        0.20002118877386,
+        -0.16667995276972092,
+        0.14219548015588834,
+        -0.12405596648852416,
+        0.11888199400989065,
+        -0.1167561914083432,
+        0.06746521419172935,
+    ),
 )
 
 
@@ -183,3 +200,22 @@ def log1p_unit(z: np.float32) -> np.float32:
     top = ((_A3 * z + _A2) * z + _A1) * z + _A0
     low = ((_B3 * z + _B2) * z + _B1) * z + _ONE
     return z * top / low
+
+
+@fused
+def log(x: np.float32) -> np.float32:
+    """Give ln(x), within 2 ulp; -inf of 0, NaN below 0, and subnormals as they are."""
+    small = x < np.float32(1.1754944e-38)
+    y = x * np.float32(8388608.0) if small else x
+    bits = np.float32(y).view(np.int32)
+    n = np.int32(np.int32(bits - _HALF_ROOT_BITS) >> _SHIFT)
+    f = np.int32(bits - np.int32(n << _SHIFT)).view(np.float32) - _ONE
+    e = np.float32(n) - (np.float32(23.0) if small else np.float32(0.0))
+    p = (((_L8 * f + _L7) * f + _L6) * f + _L5) * f + _L4
+    p = (((p * f + _L3) * f + _L2) * f + _L1) * f + _L0
+    u = f * f
+    value = (f + (u * f * p + e * _LN2_LOW - np.float32(0.5) * u)) + e * _LN2_HIGH
+    value = np.float32(-np.inf) if x == np.float32(0.0) else value
+    value = np.float32(np.nan) if x < np.float32(0.0) else value
+    # Infinity and NaN are their own logarithm.
+    return value if x < np.float32(np.inf) else x

@@ -27,6 +27,7 @@ __all__ = [
     "HARD_SIGMOID",
     "HARD_SWISH",
     "LEAKY_RELU",
+    "LOG",
     "MISH",
     "SELU",
     "SHRINK",
@@ -93,6 +94,10 @@ def _erf(x: Array, out: Array, spare: Array, a: float, b: float) -> None:
 
 def _exp(x: Array, out: Array, spare: Array, a: float, b: float) -> None:
     np.exp(x, out=out)
+
+
+def _log(x: Array, out: Array, spare: Array, a: float, b: float) -> None:
+    np.log(x, out=out)
 
 
 def _tanh(x: Array, out: Array, spare: Array, a: float, b: float) -> None:
@@ -229,15 +234,16 @@ def _shrink(x: Array, out: Array, spare: Array, a: float, b: float) -> None:
 
 ERF = Formula(_erf, loops.erf, compiled_from=_ERF_COMPILED_FROM, spares=2)
 EXP = Formula(_exp, loops.exp)
+LOG = Formula(_log, loops.log)
 TANH = Formula(_tanh, loops.tanh)
 SIGMOID = Formula(_sigmoid, loops.sigmoid)
 SWISH = Formula(_swish, loops.swish)
 GELU = Formula(_gelu, loops.gelu, compiled_from=_ERF_COMPILED_FROM, spares=3)
 GELU_TANH = Formula(_gelu_tanh, loops.gelu_tanh)
-CLIP = Formula(_clip, loops.clip, light=True)
-LEAKY_RELU = Formula(_leaky_relu, loops.leaky_relu, light=True)
-HARD_SIGMOID = Formula(_hard_sigmoid, loops.hard_sigmoid, light=True)
-HARD_SWISH = Formula(_hard_swish, loops.hard_swish, light=True)
+CLIP = Formula(_clip, loops.clip)
+LEAKY_RELU = Formula(_leaky_relu, loops.leaky_relu)
+HARD_SIGMOID = Formula(_hard_sigmoid, loops.hard_sigmoid)
+HARD_SWISH = Formula(_hard_swish, loops.hard_swish)
 ELU = Formula(_elu, loops.elu)
 SELU = Formula(_selu, loops.selu)
 CELU = Formula(_celu, loops.celu)

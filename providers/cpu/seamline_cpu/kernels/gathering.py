@@ -13,7 +13,9 @@ from seamline.provider import Array, NodeView
 from seamline.tensors import ANY, INDICES
 from seamline_cpu.binding import axis_of, copying, row_offsets, strides_of, within
 from seamline_cpu.kernels.fitting import all_of
+from seamline_cpu.kernels.gather_commands import bind_gather
 from seamline_cpu.kernels.quantized_fitting import unfit_table
+from seamline_cpu.kernels.rows import threads_of
 from seamline_cpu.table import TABLE
 
 __all__: list[str] = []
@@ -24,7 +26,7 @@ _SMALL_NBYTES = 1 << 15
 
 @TABLE.kernel("Gather", dtypes={0: ANY, 1: INDICES})
 def gather(call: Call) -> Run:
-    """Take slices along an axis: one call, or one copy of a view for one constant index."""
+    """Take slices along an axis: a command, or one copy of a view for one constant index."""
     x, indices, out = call.inputs[0], call.inputs[1], call.outputs[0]
     axis = axis_of(call.attr("axis", 0), x.ndim)
     known, size = call.constant(1), x.shape[axis]
@@ -40,7 +42,12 @@ def gather(call: Call) -> Run:
             )
         if not out.size:
             return copying(out, out)
-        return partial(x.take, at, axis, out, "wrap")
+        kept = np.ascontiguousarray(at, np.int64)
+        native = bind_gather(x, kept, axis, out, threads_of(call.options))
+        return native or partial(x.take, at, axis, out, "wrap")
+    native = bind_gather(x, indices, axis, out, threads_of(call.options))
+    if native is not None:
+        return native
     if out.size and size and out.nbytes <= _SMALL_NBYTES:
         return partial(x.take, indices, axis, out, "raise")
 
@@ -61,11 +68,7 @@ def gather_elements(call: Call) -> Run:
     find = element_finder(x.shape, call.inputs[1].shape, axis)
     known = call.constant(1)
     if known is not None:
-        return (
-            partial(flat.take, find(known), None, out, "wrap")
-            if out.size
-            else _none(out)
-        )
+        return _taken(flat, find(known), out, call)
 
     def run() -> None:
         at = find(call.inputs[1])
@@ -106,8 +109,13 @@ def element_finder(
     return find
 
 
-def _none(out: Array) -> Run:
-    return copying(out, out)
+def _taken(rows: Array, at: Array, out: Array, call: Call) -> Run:
+    """Bind rows at places that are known and lie inside."""
+    if not out.size:
+        return copying(out, out)
+    places = np.ascontiguousarray(at, np.int64)
+    native = bind_gather(rows, places, 0, out, threads_of(call.options))
+    return native or partial(rows.take, at, 0, out, "wrap")
 
 
 @TABLE.kernel("GatherND", dtypes={0: ANY, 1: ("int64",)})
@@ -133,7 +141,7 @@ def gather_nd(call: Call) -> Run:
     known = call.constant(1)
     if known is not None:
         at = find(known)
-        return partial(rows.take, at, 0, found, "wrap") if out.size else _none(out)
+        return _taken(rows, at, found, call)
 
     def run() -> None:
         at = find(indices)

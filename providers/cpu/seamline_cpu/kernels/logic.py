@@ -17,6 +17,7 @@ from seamline_cpu.kernels.pointwise import (
     share_count,
     shared_out,
 )
+from seamline_cpu.kernels.typed_commands import bind_comparison, bind_where
 from seamline_cpu.table import TABLE
 
 __all__: list[str] = []
@@ -25,7 +26,9 @@ _EITHER = ((0, 0), (0, 1))
 
 
 def _of_ufunc(ufunc: Any, call: Call) -> Run:
-    return bind_ufunc(call, ufunc, call.inputs[0], call.inputs[1])
+    a, b, out = call.inputs[0], call.inputs[1], call.outputs[0]
+    native = bind_comparison(call.view.op_type, call, a, b, out)
+    return native or bind_ufunc(call, ufunc, a, b)
 
 
 _UFUNCS: tuple[tuple[str, Any, int, tuple[str, ...]], ...] = (
@@ -73,6 +76,9 @@ def _choose(condition: Array, x: Array, y: Array, out: Array) -> None:
 def where(call: Call) -> Run:
     """Bind Where: Y, and over it X where the condition holds; all three broadcast."""
     out = call.outputs[0]
+    native = bind_where(call, call.inputs[0], call.inputs[1], call.inputs[2], out)
+    if native is not None:
+        return native
     count = share_count(call, out.size, MOVING_FROM)
     shares = shared_out(out, call.inputs[:3], count)
     return in_parallel([functools.partial(_choose, *share) for share in shares])

@@ -19,12 +19,13 @@ from seamline.kernels import Call, Run
 from seamline.provider import Array, NodeView
 from seamline.tensors import FLOATS
 from seamline_cpu.binding import in_order
-from seamline_cpu.kernels.packed_product import (
-    few_rows,
+from seamline_cpu.kernels.broadcast_commands import bind_binary
+from seamline_cpu.kernels.packed_product import few_rows, packed, stacked
+from seamline_cpu.kernels.panels import (
+    bind_packing,
+    empty_panels,
     pack_panels,
-    packed,
     packed_nbytes,
-    stacked,
 )
 from seamline_cpu.kernels.rows import threads_of
 from seamline_cpu.table import TABLE
@@ -39,8 +40,8 @@ _KEEP_WIDE = 32 << 20
 _KEEP_PACKED = 256 << 20
 #: Rows from which packed tiles pay; fewer only read the matrix once.
 _TILED_ROWS = 4
-#: Multiply-adds of a stack from which dividing it among threads beats BLAS.
-_TILED_FROM = 1 << 20
+#: Matrices of a stack that are commands of their own where each has few rows.
+_APART = 64
 
 
 def product(a: Array, b: Array, out: Array) -> Run:
@@ -71,7 +72,7 @@ def _joins(a: Array) -> bool:
 
 
 def _tiled(call: Call, a: Array, b: Array, out: Array) -> Run | None:
-    """Bind a float32 product by this provider's own commands where they beat BLAS."""
+    """Bind a float32 product by this provider's own commands, where BLAS is not needed."""
     if out.dtype != np.float32 or b.ndim < 2 or 0 in (*a.shape, *b.shape):
         return None
     threads = threads_of(call.options)
@@ -79,10 +80,13 @@ def _tiled(call: Call, a: Array, b: Array, out: Array) -> Run | None:
     if math.prod(b.shape[:-2]) == 1 and a.ndim >= b.ndim:
         b = b.reshape(b.shape[-2:])
         return _by_one_matrix(call, a, b, out, threads) if _joins(a) else None
-    stacks = a.shape[:-2] == b.shape[:-2] and out.size * a.shape[-1] >= _TILED_FROM
-    if not stacks or not (_joins(a) and _joins(b)):
+    if a.shape[:-2] != b.shape[:-2] or not (_joins(a) and _joins(b)):
         return None
     a, b, out = (x.reshape(-1, *x.shape[-2:]) for x in (a, b, out))
+    straight = a[0].flags.c_contiguous and 4 in b.strides[1:]
+    if a.shape[1] < _TILED_ROWS and len(a) <= _APART and straight:
+        each = zip(a, b, out, strict=True)
+        return in_order([few_rows(x, w, y, 1) for x, w, y in each])
     return stacked(a, b, out, threads)
 
 
@@ -92,12 +96,17 @@ def _by_one_matrix(
     a = a.reshape(-1, a.shape[-1])
     rows = len(a)
     out = out.reshape(rows, -1)
-    if rows < _TILED_ROWS:
-        straight = a.flags.c_contiguous and 4 in b.strides
-        return few_rows(a, b, out, threads) if straight else None
-    fits = packed_nbytes(b) <= _KEEP_PACKED and a.strides[1] == 4
-    if call.constant(1) is None or not fits:
+    straight = a.flags.c_contiguous and 4 in b.strides
+    if rows < _TILED_ROWS and straight:
+        return few_rows(a, b, out, threads)
+    if packed_nbytes(b) > _KEEP_PACKED:
         return None
+    if a.strides[1] != 4:
+        return stacked(a[None], b[None], out[None], threads)
+    if call.constant(1) is None:
+        panels = empty_panels(b.shape)
+        packing = bind_packing(b, panels, threads)
+        return in_order([packing, packed(a, panels, out, threads)])
     tag = f"panels {b.shape} {b.strides}"
     panels = call.resident(tag, (1,), lambda: pack_panels(b))
     return packed(a, panels, out, threads)
@@ -117,7 +126,7 @@ def bind_product(call: Call, a: Array, b: Array, out: Array, alpha: float = 1.0)
     np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     if a.dtype.kind in "iu" or a.dtype.itemsize >= 4:
         multiply = _tiled(call, a, b, out) or product(a, b, out)
-        return multiply if alpha == 1 else _then_scaled(multiply, out, alpha)
+        return multiply if alpha == 1 else _then_scaled(call, multiply, out, alpha)
     wide, left = np.empty(out.shape, np.float32), np.empty(a.shape, np.float32)
     fixed = call.constant(1) is not None and b.size * 4 <= _KEEP_WIDE
     if fixed:
@@ -126,7 +135,7 @@ def bind_product(call: Call, a: Array, b: Array, out: Array, alpha: float = 1.0)
     else:
         right = np.empty(b.shape, np.float32)
     multiply = product(left, right, wide)
-    multiply = multiply if alpha == 1 else _then_scaled(multiply, wide, alpha)
+    multiply = multiply if alpha == 1 else _then_scaled(call, multiply, wide, alpha)
 
     def run() -> None:
         np.copyto(left, a)
@@ -138,9 +147,11 @@ def bind_product(call: Call, a: Array, b: Array, out: Array, alpha: float = 1.0)
     return run
 
 
-def _then_scaled(multiply: Run, out: Array, alpha: float) -> Run:
-    factor = out.dtype.type(alpha)
-    return in_order((multiply, functools.partial(np.multiply, out, factor, out)))
+def _then_scaled(call: Call, multiply: Run, out: Array, alpha: float) -> Run:
+    factor = np.array(alpha, out.dtype)
+    native = bind_binary("Mul", call, out, factor, out)
+    scale = native or functools.partial(np.multiply, out, factor, out)
+    return in_order((multiply, scale))
 
 
 @TABLE.kernel("MatMul", dtypes=_DTYPES)
@@ -211,7 +222,12 @@ def _addition(call: Call, c: Array, beta: float, out: Array) -> Run:
     """Bind ``out += beta * C``; a constant C is multiplied once."""
     kind: Any = out.dtype.type
     if beta == 1 and c.dtype == out.dtype:
-        return functools.partial(np.add, out, c, out)
+        return _added(call, c, out)
     if call.constant(2) is not None:
-        return functools.partial(np.add, out, c.astype(out.dtype) * kind(beta), out)
+        return _added(call, np.asarray(c.astype(out.dtype) * kind(beta)), out)
     return lambda: np.add(out, c.astype(out.dtype) * kind(beta), out)
+
+
+def _added(call: Call, c: Array, out: Array) -> Run:
+    native = bind_binary("Add", call, out, c, out)
+    return native or functools.partial(np.add, out, c, out)

@@ -20,8 +20,9 @@ from seamline.provider import Array
 from seamline_cpu.atomics import floats
 from seamline_cpu.commands import bind, command
 from seamline_cpu.jit import jit
+from seamline_cpu.kernels.panels import pack_panel, pack_panels, packed_nbytes
 from seamline_cpu.kernels.rows import sums
-from seamline_cpu.tiles import COLUMNS, ROWS, copy_row, dot_tile
+from seamline_cpu.tiles import COLUMNS, ROWS, dot_tile
 
 __all__ = [
     "SPARE",
@@ -61,24 +62,6 @@ def pack_rows(a: Any, down: int, along: int, rows: int, depth: int, out: Any) ->
         else:
             for k in range(depth):
                 out[k * ROWS + r] = a[r * down + k * along]
-
-
-@jit
-def _pack_panel(
-    b: int, down: int, along: int, columns: int, depth: int, out: int
-) -> None:
-    """Write up to ``COLUMNS`` columns at ``b`` as (depth, COLUMNS), zeros past the end."""
-    if along == 1 and columns >= COLUMNS:
-        for k in range(depth):
-            copy_row(out + 4 * k * COLUMNS, b + 4 * k * down)
-        return
-    source, target = floats(b), floats(out)
-    if columns < COLUMNS:
-        for i in range(depth * COLUMNS):
-            target[i] = f4(0.0)
-    for j in range(min(columns, COLUMNS)):
-        for k in range(depth):
-            target[k * COLUMNS + j] = source[k * down + j * along]
 
 
 @jit
@@ -145,7 +128,7 @@ def _stacked(a: Any, share: int, shares: int) -> None:
             )
         for column in range(0, n, COLUMNS):
             source = a[_B] + 4 * (i * a[_B_0] + column * a[_B_2])
-            _pack_panel(source, a[_B_1], a[_B_2], n - column, depth, right)
+            pack_panel(source, a[_B_1], a[_B_2], n - column, depth, right)
             for r in range(rows):
                 y = a[_Y] + 4 * ((i * m + r * ROWS) * n + column)
                 tile(
@@ -208,14 +191,6 @@ def _few_rows(a: Any, share: int, shares: int) -> None:
 
 
 @jit
-def _pack_panels(b: Any, down: int, along: int, n: int, depth: int, out: Any) -> None:
-    for p in range((n + COLUMNS - 1) // COLUMNS):
-        column = p * COLUMNS
-        source, target = b + 4 * column * along, out + 4 * column * depth
-        _pack_panel(source, down, along, n - column, depth, target)
-
-
-@jit
 def _pack_left(a: int, down: int, m: int, depth: int, out: int) -> None:
     for row in range(0, m, ROWS):
         target = floats(out + 4 * row * depth)
@@ -230,20 +205,6 @@ def pack_left(a: Array, out: Array) -> None:
 
 def _strides(x: Array) -> list[int]:
     return [s // 4 for s in x.strides]
-
-
-def packed_nbytes(b: Array) -> int:
-    """Give the bytes that a packed matrix takes."""
-    return 4 * int(b.shape[0]) * COLUMNS * -(-int(b.shape[1]) // COLUMNS)
-
-
-def pack_panels(b: Array) -> Array:
-    """Give (K, N), of any strides, as (panels, K, COLUMNS), padded with zeros."""
-    depth, n = b.shape
-    out = np.empty((-(-n // COLUMNS), depth, COLUMNS), f4)
-    down, along = _strides(b)
-    _pack_panels(b.ctypes.data, down, along, n, depth, out.ctypes.data)
-    return out
 
 
 def packed(a: Array, panels: Array, y: Array, threads: int) -> Run:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,14 @@ import numpy as np
 from seamline.kernels import Call, Run
 from seamline.provider import Array
 from seamline.tensors import ANY, BOOL, FLOATS_8, NUMBERS
-from seamline_cpu.binding import axes_of, copying, from_host, in_order, integers
+from seamline_cpu.binding import (
+    axes_of,
+    copying,
+    filling,
+    from_host,
+    in_order,
+    integers,
+)
 from seamline_cpu.table import TABLE
 
 __all__ = ["ZERO_FILLED"]
@@ -100,14 +106,16 @@ def _around(
 
     sides = [(a, b) for a, b in ((0, start), (end, n)) if a < b]
     if mode == "constant":
-        return [partial(np.copyto, along(slice(a, b)), value) for a, b in sides]
+        return [filling(value, along(slice(a, b))) for a, b in sides]
     if start == end and out.size:
         raise ValueError(f"mode {mode} cannot pad axis {axis}, which has no elements")
     runs: list[Run] = []
     for a, b in sides:
         sources = _sources(np.arange(a, b) - start, end - start, mode) + start
         for place, source in _stretches(a, sources.tolist()):
-            runs.append(partial(np.copyto, along(place), along(source)))
+            there = along(place)
+            repeated = np.broadcast_to(along(source), there.shape)
+            runs.append(copying(repeated, there, apart=True))
     return runs
 
 

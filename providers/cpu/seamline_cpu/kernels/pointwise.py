@@ -38,7 +38,9 @@ __all__ = [
 ]
 
 BLOCK = 16384  #: elements: 64 KiB of float32, with its scratch well inside 1 MiB
-COMPILED_FROM = 65536  #: elements from which a compiled loop repays its compilation
+COMPILED_FROM = (
+    65536  #: elements from which half precision goes through a compiled loop
+)
 # Waking a worker costs 10 to 50 microseconds; a share must take longer than that.
 ARITHMETIC_FROM = 131072  #: elements, for some nanoseconds each
 MOVING_FROM = 524288  #: elements, where memory sets the pace
@@ -148,18 +150,15 @@ class Formula:
     loop
         ``loop(x, out, a, b)`` over flat float32 arrays, apart or one and the same; or None.
     compiled_from
-        Elements from which ``loop`` is used.
+        Elements from which ``loop`` is used for other types; float32 takes it always.
     spares
         Scratch arrays that ``step`` needs.
-    light
-        ``loop`` compiles quickly, and is used for float32 of any size.
     """
 
     step: Step
     loop: Any = None
     compiled_from: int = COMPILED_FROM
     spares: int = 1
-    light: bool = False
 
     def bind(
         self, call: Call, a: float = 0.0, b: float = 0.0, x: Array | None = None
@@ -171,8 +170,7 @@ class Formula:
         count = share_count(call, flat_x.size, ARITHMETIC_FROM)
         loop = self.loop
         large = loop is not None and flat_x.size >= self.compiled_from
-        plain = flat_x.size and _is_plain(flat_x, flat_out)
-        if loop is not None and (large or self.light) and plain:
+        if loop is not None and flat_x.size and _is_plain(flat_x, flat_out):
             return bind_loop(loop, flat_x, flat_out, a, b, count)
         pieces = cuts(flat_x.size, count)
         return in_parallel(

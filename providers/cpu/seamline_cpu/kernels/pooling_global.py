@@ -10,6 +10,7 @@ from seamline.kernels import Call, Run
 from seamline.tensors import FLOATS
 from seamline_cpu.atomics import floats
 from seamline_cpu.commands import command
+from seamline_cpu.kernels.reduction_rows import last_axes
 from seamline_cpu.kernels.rows import bind_rows, matrix, sum_of_row, threads_of
 from seamline_cpu.kernels.windows_fitting import unfit_unpool
 from seamline_cpu.pool import run_shares
@@ -77,7 +78,14 @@ def global_average_pool(call: Call) -> Run:
 @TABLE.kernel("GlobalMaxPool", since=(1, 22), dtypes=FLOATS)
 def global_max_pool(call: Call) -> Run:
     """Bind the largest of each channel; of no pixels it is minus infinity."""
-    least = call.inputs[0].dtype.type(-np.inf)
+    x = call.inputs[0]
+    rows = _rows(x)
+    if x.dtype == np.float32 and x.size:
+        results, threads = call.outputs[0].reshape(-1), threads_of(call.options)
+        native = last_axes("Max", rows, results, threads)
+        if native is not None:
+            return native
+    least = x.dtype.type(-np.inf)
 
     def reduce(rows: _Array, out: _Array) -> None:
         np.maximum.reduce(rows, 1, out=out, initial=least)

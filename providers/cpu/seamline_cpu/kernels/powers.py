@@ -11,18 +11,12 @@ import numpy as np
 from seamline.kernels import Call, Run
 from seamline.provider import Array
 from seamline.tensors import FLOATS, INTEGERS
+from seamline_cpu.binding import filling, same_bytes
+from seamline_cpu.kernels.broadcast_commands import bind_unary
 from seamline_cpu.kernels.pointwise import ARITHMETIC_FROM, Formula, bind_ufunc
 from seamline_cpu.table import TABLE
 
 __all__: list[str] = []
-
-
-def _one(x: Array, out: Array, spare: Array, a: float, b: float) -> None:
-    np.copyto(out, 1)  # also of NaN: IEEE 754's pow(NaN, 0) is 1
-
-
-def _same(x: Array, out: Array, spare: Array, a: float, b: float) -> None:
-    np.copyto(out, x)
 
 
 def _square(x: Array, out: Array, spare: Array, a: float, b: float) -> None:
@@ -53,14 +47,28 @@ def _inverse_root(x: Array, out: Array, spare: Array, a: float, b: float) -> Non
 
 
 _SIMPLE = {
-    0.0: Formula(_one),
-    1.0: Formula(_same),
     2.0: Formula(_square),
     3.0: Formula(_cube),
     0.5: Formula(_root),
     -1.0: Formula(_inverse),
     -0.5: Formula(_inverse_root),
 }
+
+
+#: Exponents whose powers are functions of one element, and no call of ``pow``.
+_NAMES = {
+    2.0: "Square", 3.0: "Cube", 0.5: "Root", -0.5: "InverseRoot", -1.0: "Reciprocal",
+}  # fmt: skip
+
+
+def _native(call: Call, exponent: float) -> Run | None:
+    base, out = call.inputs[0], call.outputs[0]
+    if exponent == 0:
+        return filling(np.ones((), out.dtype), out)  # of NaN too, by IEEE 754
+    if exponent == 1:
+        return same_bytes(base, out)
+    name = _NAMES.get(exponent)
+    return None if name is None else bind_unary(name, call, base, out)
 
 
 @TABLE.kernel(
@@ -71,8 +79,11 @@ def power(call: Call) -> Run:
     base, exponent, out = call.inputs[0], call.inputs[1], call.outputs[0]
     known = call.constant(1)
     if known is not None and known.size == 1 and base.shape == out.shape:
-        simple = _SIMPLE.get(float(known.reshape(())))
-        if simple is not None:
+        value = float(known.reshape(()))
+        native = _native(call, value)
+        if native is not None:
+            return native
+        if (simple := _SIMPLE.get(value)) is not None:
             return simple.bind(call)
     if exponent.dtype == base.dtype:
         return bind_ufunc(call, np.power, base, exponent, least=ARITHMETIC_FROM)

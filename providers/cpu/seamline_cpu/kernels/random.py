@@ -8,7 +8,6 @@ second session changes nothing; without one each run draws anew.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ import numpy as np
 from seamline.kernels import Call, Run
 from seamline.provider import Array, NodeView
 from seamline.tensors import ANY, BOOL, FLOATS
-from seamline_cpu.binding import in_order, same_bytes
+from seamline_cpu.binding import filling, in_order, same_bytes
 from seamline_cpu.table import TABLE
 
 __all__: list[str] = []
@@ -138,7 +137,7 @@ def dropout_inference(call: Call) -> Run:
     if call.output(0) is not None:
         runs.append(same_bytes(call.inputs[0], call.outputs[0]))
     if call.output(1) is not None:
-        runs.append(partial(call.outputs[1].fill, 1))
+        runs.append(filling(np.ones((), call.outputs[1].dtype), call.outputs[1]))
     return in_order(runs)
 
 

@@ -15,6 +15,7 @@ import attrs
 import numpy as np
 
 from seamline.kernels import Call, Run
+from seamline_cpu.binding import copying, filling, in_order
 from seamline_cpu.commands import bind
 from seamline_cpu.kernels.packed_product import few_rows, pack_panels, packed
 from seamline_cpu.kernels.recurrent_fitting import within_steps
@@ -194,21 +195,21 @@ def bind_native(call: Call, steps: Steps) -> Run:
         (f, s) for f, s in zip(steps.outputs[1:], states, strict=False) if f is not None
     ]
 
-    def run() -> None:
-        if not straight:
-            inputs.reshape(steps.x.shape)[...] = steps.x
-        if lengths is not None:
-            within_steps(steps.lengths, count)
-            lengths[...] = steps.lengths  # pyright: ignore
-        for state, start in zip(states, steps.initial, strict=False):
-            state[...] = 0 if start is None else start
-        for step in before:
-            step()
-        taken()
-        for final, state in finals:
-            final[...] = state
+    first: list[Run] = (
+        [] if straight else [copying(steps.x, inputs.reshape(steps.x.shape))]
+    )
+    if lengths is not None:
+        first.append(functools.partial(_take_lengths, steps, lengths))
+    zero = np.zeros((), np.float32)
+    for state, start in zip(states, steps.initial, strict=False):
+        first.append(filling(zero if start is None else start, state))
+    last = [copying(state, final) for final, state in finals]
+    return in_order([*first, *before, taken, *last])
 
-    return run
+
+def _take_lengths(steps: Steps, lengths: _Array) -> None:
+    within_steps(steps.lengths, len(steps.x))
+    lengths[...] = steps.lengths  # pyright: ignore
 
 
 def _bind_walk(

@@ -20,6 +20,7 @@ import numpy as np
 from seamline.kernels import Call, Run
 from seamline.provider import Array
 from seamline.tensors import FLOATS
+from seamline_cpu.binding import same_bytes
 from seamline_cpu.kernels.reduction_rows import last_axes, middle_axes
 from seamline_cpu.kernels.rows import threads_of
 from seamline_cpu.table import TABLE
@@ -32,8 +33,6 @@ Reduction = Callable[[Array, Axes], Array]
 _NUMBERS = (*FLOATS, "int32", "int64", "uint32", "uint64")
 _ORDERED = (*_NUMBERS, "int8", "uint8", "bool")
 _HALVES = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
-#: Elements below which NumPy is as quick as a compiled kernel.
-_COMPILED_FROM = 2048
 
 
 def _sum(x: Array, axes: Axes) -> Array:
@@ -146,7 +145,7 @@ def _bind(name: str, call: Call, x: Array, axes: Axes, y: Array) -> Run:
     if math.prod(kept) != y.size:
         raise ValueError(f"reducing {list(x.shape)} over axes {list(axes)} gives "
                          f"{list(kept)}, the plan says {list(y.shape)}")  # fmt: skip
-    if x.dtype == np.float32 and x.size >= _COMPILED_FROM and axes:
+    if x.dtype == np.float32 and x.size and axes:
         fast = _compiled(name, x, axes, y, threads_of(call.options))
         if fast is not None:
             return fast
@@ -159,6 +158,7 @@ def _bind(name: str, call: Call, x: Array, axes: Axes, y: Array) -> Run:
     return functools.partial(_apply, REDUCTIONS[name], x, axes, y)
 
 
+_OF_ONE_THE_SAME = frozenset({"Sum", "Mean", "Max", "Min", "Prod"})
 _UFUNCS: dict[str, Any] = {
     "Sum": np.add, "Max": np.maximum, "Min": np.minimum, "Prod": np.multiply,
 }  # fmt: skip
@@ -168,6 +168,8 @@ def _compiled(name: str, x: Array, axes: Axes, y: Array, threads: int) -> Run | 
     """Bind a compiled kernel where the axes are one run, last or with more behind."""
     long = [i for i, n in enumerate(x.shape) if n != 1]
     reduced = [i for i in long if i in axes]
+    if not reduced and name in _OF_ONE_THE_SAME:
+        return same_bytes(x, y)
     if not reduced or reduced != [i for i in long if reduced[0] <= i <= reduced[-1]]:
         return None
     outer = math.prod(x.shape[: reduced[0]])

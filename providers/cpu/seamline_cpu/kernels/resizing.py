@@ -15,7 +15,7 @@ from seamline.kernels import Call, Run
 from seamline.provider import Array, NodeView
 from seamline.tensors import ANY, NUMBERS
 from seamline_cpu.binding import axes_of, from_host, in_order, same_bytes
-from seamline_cpu.kernels.resampling import blend_planes, pick_planes
+from seamline_cpu.kernels.resampling import bind_blend, bind_pick
 from seamline_cpu.kernels.sampling import (
     AxisPlan,
     Filter,
@@ -24,7 +24,6 @@ from seamline_cpu.kernels.sampling import (
     nearest,
     taps,
 )
-from seamline_cpu.pool import run_shares
 from seamline_cpu.table import TABLE
 
 __all__: list[str] = []
@@ -208,13 +207,7 @@ def _nearest(
         source, target = _planes(x.view(bits)), _planes(out.view(bits))
         rows = index.get(x.ndim - 2, np.arange(source.shape[1]))
         columns = index.get(x.ndim - 1, np.arange(source.shape[2]))
-        twice = np.repeat(np.arange(source.shape[2]), 2)
-        doubled = np.array_equal(columns, twice)
-        share = partial(pick_planes, source, target, rows, columns, doubled)
-        threads = _threads(call)
-        return (
-            partial(run_shares, share, threads) if threads > 1 else partial(share, 0, 1)
-        )
+        return bind_pick(source, target, rows, columns, _threads(call))
     *before, last = sorted(index.items(), key=lambda item: len(item[1]))
 
     def run() -> None:
@@ -284,7 +277,4 @@ def _blended(call: Call, steps: Mapping[int, tuple[Array, Array]]) -> Run:
         return steps.get(axis, still)
 
     rows, columns = step(x.ndim - 2, source.shape[1]), step(x.ndim - 1, source.shape[2])
-    threads = _threads(call)
-    scratch = np.empty((threads, source.shape[2]), np.float32)
-    share = partial(blend_planes, source, target, *rows, *columns, scratch)
-    return partial(run_shares, share, threads) if threads > 1 else partial(share, 0, 1)
+    return bind_blend(source, target, rows, columns, _threads(call))

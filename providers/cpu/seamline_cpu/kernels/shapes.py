@@ -14,11 +14,13 @@ from seamline.tensors import ANY
 from seamline_cpu.binding import (
     axes_of,
     copying,
+    filling,
     from_host,
     in_order,
     integers,
     same_bytes,
 )
+from seamline_cpu.kernels.rows import threads_of
 from seamline_cpu.table import TABLE
 
 __all__: list[str] = []
@@ -181,7 +183,7 @@ def expand(call: Call) -> Run:
 
     def make(wanted: Array) -> Run:
         found = np.broadcast_shapes(x.shape, integers(wanted) or ())
-        return copying(np.broadcast_to(x, found), out)
+        return copying(np.broadcast_to(x, found), out, threads_of(call.options))
 
     return from_host(call, [1], make)
 
@@ -219,7 +221,7 @@ def constant_of_shape(call: Call) -> Run:
     def make(wanted: Array) -> Run:
         if (integers(wanted) or ()) != out.shape:
             raise ValueError(f"asks for {wanted.tolist()}, the plan says {out.shape}")
-        return partial(np.copyto, out, one)
+        return filling(one, out)
 
     return from_host(call, [0], make)
 

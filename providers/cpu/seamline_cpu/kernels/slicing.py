@@ -20,6 +20,7 @@ from seamline_cpu.binding import (
     integers,
 )
 from seamline_cpu.kernels.padding import ZERO_FILLED
+from seamline_cpu.kernels.rows import threads_of
 from seamline_cpu.table import TABLE
 
 __all__: list[str] = []
@@ -32,7 +33,8 @@ def slice_by_attributes(call: Call) -> Run:
     """Cut by attributes, with steps of 1."""
     starts, ends = call.attr("starts"), call.attr("ends")
     found = slices(call.inputs[0].shape, starts, ends, call.attr("axes"), None)
-    return copying(call.inputs[0][(..., *found)], call.outputs[0])
+    threads = threads_of(call.options)
+    return copying(call.inputs[0][(..., *found)], call.outputs[0], threads)
 
 
 @TABLE.kernel("Slice", since=10, dtypes=ANY, host_inputs={1, 2, 3, 4})
@@ -42,9 +44,8 @@ def slice_by_inputs(call: Call) -> Run:
 
     def make(*given: Array | None) -> Run:
         starts, ends, axes, steps = map(integers, given)
-        return copying(
-            x[(..., *slices(x.shape, starts or (), ends or (), axes, steps))], out
-        )
+        found = slices(x.shape, starts or (), ends or (), axes, steps)
+        return copying(x[(..., *found)], out, threads_of(call.options))
 
     return from_host(call, [1, 2, 3, 4], make)
 
@@ -117,7 +118,7 @@ def _split(call: Call, given: Sequence[int] | None) -> Run:
     whole = (slice(None),) * axis
     return in_order(
         [
-            copying(x[(*whole, slice(start, end))], out)
+            copying(x[(*whole, slice(start, end))], out, threads_of(call.options))
             for out, (start, end) in zip(call.outputs, pairwise(ends), strict=True)
             if out is not None
         ]
@@ -147,13 +148,22 @@ def equal_parts(size: int, count: int, *, uneven: bool) -> tuple[int, ...]:
 
 @TABLE.kernel("Concat", since=4, dtypes=ANY)
 def concat(call: Call) -> Run:
-    """Join along an axis: one call of NumPy's, which copies run by run."""
+    """Join along an axis: a copy of each part to where it belongs."""
     out = call.outputs[0]
     axis = axis_of(call.attr("axis"), out.ndim)
     arrays = [a for a in call.inputs if a is not None]
-    if len(arrays) == 1:
-        return copying(arrays[0], out)
-    return partial(np.concatenate, arrays, axis=axis, out=out)
+    ends = np.cumsum([0, *[a.shape[axis] for a in arrays]]).tolist()
+    if ends[-1] != out.shape[axis]:
+        raise ValueError(
+            f"gives {ends[-1]} along axis {axis}, the plan says {list(out.shape)}"
+        )
+    whole = (slice(None),) * axis
+    return in_order(
+        [
+            copying(x, out[(*whole, slice(start, end))], threads_of(call.options))
+            for x, (start, end) in zip(arrays, pairwise(ends), strict=True)
+        ]
+    )
 
 
 # --- Trilu, ReverseSequence, Compress -------------------------------------------------

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
+from numba.np.numpy_support import carray
 
 from seamline.kernels import Call, Run
-from seamline.provider import NodeView
+from seamline.provider import Array, NodeView
 from seamline.tensors import ANY
+from seamline_cpu.atomics import bytes_at, ints, longs, shorts
 from seamline_cpu.binding import axes_of, copying, same_bytes
+from seamline_cpu.commands import Command, Native, bind, command
 from seamline_cpu.jit import jit
-from seamline_cpu.pool import run_shares
+from seamline_cpu.kernels.rows import threads_of
 from seamline_cpu.table import TABLE
 
 __all__ = ["merged"]
 
-_BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
-_TILED_ELEMENTS = 1 << 10  # below this NumPy's copy is done before a call has begun
+_TILED_ELEMENTS = 1 << 10  # below this all of it is in the nearest cache
 _THREADED_ELEMENTS = 1 << 17
 
 
@@ -56,6 +57,7 @@ def transpose(call: Call) -> Run:
     if len(order) != x.ndim:
         raise ValueError(f"perm {list(order)} is not for {x.ndim} dimensions")
     view = x.transpose(order)
+    threads = threads_of(call.options)
     if view.shape != out.shape:
         return copying(view, out)
     sizes, places = merged(x.shape, order)
@@ -63,16 +65,10 @@ def transpose(call: Call) -> Run:
         return same_bytes(x, out)
     swaps = places in ((1, 0), (0, 2, 1))
     tiled = swaps and x.size >= _TILED_ELEMENTS and x.dtype != object
-    if not tiled or x.dtype.itemsize not in _BITS:
-        return copying(view, out)
-    rows, columns = sizes[-2:]
-    bits, planes = _BITS[x.dtype.itemsize], math.prod(sizes[:-2])
-    source, target = x.view(bits).reshape(-1), out.view(bits).reshape(-1)
-    share = partial(turn_planes, source, target, planes, rows, columns)
-    threads = int(call.options.get("num_threads") or 1)
-    if x.size < _THREADED_ELEMENTS or threads < 2:
-        return partial(share, 0, 1)
-    return partial(run_shares, share, threads)
+    if not tiled or x.dtype.itemsize not in _TURNS:
+        return copying(view, out, threads)
+    *planes, rows, columns = sizes
+    return bind_turn(x, out, math.prod(planes), rows, columns, threads)
 
 
 def merged(
@@ -100,7 +96,7 @@ def merged(
 
 
 @jit
-def turn_planes(
+def _turn_planes(
     source: Any,
     target: Any,
     planes: int,
@@ -134,3 +130,45 @@ def turn_planes(
                 target[np.uint64(base + c * rows + r)] = source[
                     np.uint64(base + r * columns + c)
                 ]
+
+
+@command
+def _turn_1(a: Any, share: int, shares: int) -> None:
+    """Arguments: addresses of source and target, planes, rows, columns; as all of these."""
+    size = a[2] * a[3] * a[4]
+    source, target = carray(bytes_at(a[0]), (size,)), carray(bytes_at(a[1]), (size,))
+    _turn_planes(source, target, a[2], a[3], a[4], share, shares)
+
+
+@command
+def _turn_2(a: Any, share: int, shares: int) -> None:
+    size = a[2] * a[3] * a[4]
+    source, target = carray(shorts(a[0]), (size,)), carray(shorts(a[1]), (size,))
+    _turn_planes(source, target, a[2], a[3], a[4], share, shares)
+
+
+@command
+def _turn_4(a: Any, share: int, shares: int) -> None:
+    size = a[2] * a[3] * a[4]
+    source, target = carray(ints(a[0]), (size,)), carray(ints(a[1]), (size,))
+    _turn_planes(source, target, a[2], a[3], a[4], share, shares)
+
+
+@command
+def _turn_8(a: Any, share: int, shares: int) -> None:
+    size = a[2] * a[3] * a[4]
+    source, target = carray(longs(a[0]), (size,)), carray(longs(a[1]), (size,))
+    _turn_planes(source, target, a[2], a[3], a[4], share, shares)
+
+
+#: By the bytes of an element.
+_TURNS: dict[int, Command] = {1: _turn_1, 2: _turn_2, 4: _turn_4, 8: _turn_8}
+
+
+def bind_turn(
+    x: Array, out: Array, planes: int, rows: int, columns: int, threads: int
+) -> Native:
+    """Bind ``out[p, c, r] = x[p, r, c]`` for C-contiguous arrays of one element size."""
+    shares = threads if x.size >= _THREADED_ELEMENTS else 1
+    arguments = [x.ctypes.data, out.ctypes.data, planes, rows, columns]
+    return bind(_TURNS[x.dtype.itemsize], arguments, shares, keep=(x, out))
