@@ -6,18 +6,20 @@ mixes up signatures when two processes fill it at once, because it numbers its d
 through an index. It also keys a function by its own source file alone. Here a file is
 named by the hash of all that the code depends on: signature, CPU and its features,
 byte code, Numba's and NumPy's versions, and the sources and constants of everything that
-the function calls. A file starts with the digest of its content, is written aside and
+the function calls, or that emits code for it. A file starts with the digest of its content, is written aside and
 moved into place, and whatever is wrong with it means that the function is compiled anew.
 """
 
 from __future__ import annotations
 
 import hashlib
+import inspect
 import os
 import pickle
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
+from types import FunctionType
 from typing import Any
 
 import numba
@@ -28,6 +30,7 @@ from seamline_cpu.ir import caching
 __all__ = ["SafeCache", "attach"]
 
 _DIGEST = 32
+_OURS = __name__.partition(".")[0]
 _SCALARS = (bool, int, float, str, tuple, np.generic, np.dtype)
 _warned: set[str] = set()
 
@@ -127,9 +130,14 @@ def _facts(function: Callable[..., Any], seen: set[int]) -> Iterator[str]:
                            (*closed, *named), strict=True):  # fmt: skip
         if isinstance(value, _SCALARS):
             yield f"{name}={value!r}"
-        inner = getattr(value, "py_func", None) or getattr(value, "_defn", None)
-        if inner is not None and hasattr(inner, "__code__"):
+        inner = getattr(value, "py_func", None) or getattr(value, "_defn", value)
+        ours = str(getattr(inner, "__module__", "")).startswith(_OURS)
+        if isinstance(inner, FunctionType) and (ours or inner is not value):
             yield from _facts(inner, seen)
+        elif (
+            isinstance(inner, type) and ours
+        ):  # emits code, such as a builder of vectors
+            yield f"{name} {_source_digest(inspect.getfile(inner))}"
 
 
 def _names(code: Any) -> tuple[str, ...]:
