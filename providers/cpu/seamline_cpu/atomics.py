@@ -26,6 +26,7 @@ __all__ = [
     "doubles",
     "fetch_add",
     "floats",
+    "ints",
     "launch",
     "longs",
     "run_alone",
@@ -139,6 +140,7 @@ def _pointer_to(element: Any) -> Any:
 
 floats = _pointer_to(types.float32)
 doubles = _pointer_to(types.float64)
+ints = _pointer_to(types.int32)
 longs = _pointer_to(types.int64)
 bytes_at = _pointer_to(types.uint8)
 

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from seamline.kernels import Call, Run
 from seamline.provider import NodeView
-from seamline_cpu.kernels.convolution import in_order
+from seamline_cpu.kernels.convolution import compact, in_order
 from seamline_cpu.kernels.convolution_dense import (
     bind_dense,
     pack_bias,
     pack_words,
     scratch_bytes,
+)
+from seamline_cpu.kernels.convolution_words import (
+    bind_words,
+    pack_pairs,
+    suits_words,
+    words_bytes,
 )
 from seamline_cpu.kernels.fitting import Check, all_of, dims, unlike
 from seamline_cpu.kernels.windows import (
@@ -68,7 +75,7 @@ def _sizes(view: NodeView, weights: int) -> tuple[Window, int, int, int]:
     """Give the window, channels of a group, groups, and elements of the output."""
     kinds = (view.inputs[0], view.inputs[weights], view.outputs[0])
     x, w, y = (kind.sizes for kind in kinds)  # type: ignore[union-attr]
-    window = window_of(view, x[2:], y[2:], w[2:]).in_three()
+    window = compact(window_of(view, x[2:], y[2:], w[2:]))
     return window, w[1], view.attributes.get("group", 1), int(np.prod(y))
 
 
@@ -83,6 +90,8 @@ def _linear_bytes(view: NodeView) -> int:
 def _sum_bytes(view: NodeView, weights: int) -> tuple[int, int]:
     """Give the scratch of the sums, and of the sums themselves with what scales them."""
     window, channels, _, size = _sizes(view, weights)
+    if suits_words(window):
+        return words_bytes(window, channels, threads_here()), 8 * size
     return scratch_bytes(window, channels, threads_here(), words=True), 8 * size
 
 
@@ -96,22 +105,22 @@ def _centred(w: _Array, zero: _Array | None) -> _Array:
 
 
 def _packed(
-    call: Call, index: int, zero: int, groups: int
+    call: Call, index: int, zero: int, groups: int, pack: Callable[..., _Array]
 ) -> tuple[_Array, Run | None]:
     weights, point = call.constant(index), call.constant(zero)
     if weights is not None and (call.input(zero) is None or point is not None):
         indices = {index} if call.input(zero) is None else {index, zero}
         kept, known = weights, point
         return call.resident(
-            f"words/{groups}",
+            f"{pack.__name__}/{groups}",
             indices,
-            lambda: pack_words(_centred(kept, known), groups),
+            lambda: pack(_centred(kept, known), groups),
         ), None
     w, point = call.inputs[index], call.input(zero)
-    laid = pack_words(_centred(w, point), groups)
+    laid = pack(_centred(w, point), groups)
 
     def lay() -> None:
-        laid[...] = pack_words(_centred(w, point), groups)
+        laid[...] = pack(_centred(w, point), groups)
 
     return laid, lay
 
@@ -137,7 +146,9 @@ def _sums(
 ) -> Run:
     """Bind int32 sums; weights, their zero point and the bias may change between runs."""
     window, _, groups, _ = _sizes(call.view, weights)
-    packed, lay = _packed(call, weights, weights + 2, groups)
+    planar = suits_words(window)
+    pack = pack_pairs if planar else pack_words
+    packed, lay = _packed(call, weights, weights + 2, groups, pack)
     given = None if bias is None else call.input(bias)
     laid = pack_bias(given, out.shape[1], groups, np.int32)
 
@@ -147,7 +158,8 @@ def _sums(
     changing = bias is not None and given is not None and call.constant(bias) is None
     threads = min(call.options.get("num_threads") or 1, threads_here())
     x, zero = call.inputs[0], call.input(2)
-    run = bind_dense(x, packed, laid, out, window, scratch, threads, zero)
+    bind = bind_words if planar else bind_dense
+    run = bind(x, packed, laid, out, window, scratch, threads, zero)
     return in_order(lay, set_bias if changing else None, run)
 
 
