@@ -38,6 +38,7 @@ from seamline_cpu.kernels import powers as powers
 from seamline_cpu.kernels import quantize as quantize
 from seamline_cpu.kernels import random as random
 from seamline_cpu.kernels import recurrent as recurrent
+from seamline_cpu.kernels import recurrent_bytes as recurrent_bytes
 from seamline_cpu.kernels import reductions as reductions
 from seamline_cpu.kernels import regions as regions
 from seamline_cpu.kernels import resizing as resizing

@@ -165,7 +165,12 @@ def _product(a: Any, share: int, shares: int) -> None:
 
 
 def bind_bytes(
-    a: Array, zero: Array | None, panels: BytePanels, zeros: Array, y: Array, threads: int
+    a: Array,
+    zero: Array | None,
+    panels: BytePanels,
+    zeros: Array,
+    y: Array,
+    threads: int,
 ) -> Native:
     """
     Bind ``y = (a - zero) @ (b - zeros)`` in int32 that wraps.

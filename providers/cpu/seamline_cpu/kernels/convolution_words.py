@@ -117,7 +117,9 @@ def _tiles(a: Any, which: int, low: int, high: int, first: int, start: int,
         left = a[_W] + (group * count + t) * deep * 4 * ROWS
         bias = a[_B] + (group * count + t) * 4 * ROWS
         whole = min(ROWS, a[_OC] - t * ROWS)
-        out = a[_Y] + ((which * a[_OC] + t * ROWS) * pixels + first * a[_OW] + start) * 4
+        out = (
+            a[_Y] + ((which * a[_OC] + t * ROWS) * pixels + first * a[_OW] + start) * 4
+        )
         for line in range(lines):
             for q in range(0, length, COLUMNS):
                 at = line * pitch + q
