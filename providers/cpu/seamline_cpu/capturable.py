@@ -10,6 +10,7 @@ names it among those that were ``left``.
 from __future__ import annotations
 
 from seamline.provider import NodeView
+from seamline_cpu.instruction_sets import converts_half
 from seamline_cpu.kernels.broadcast_commands import BINARY, UNARY
 from seamline_cpu.recording import IN_PYTHON
 
@@ -45,6 +46,8 @@ def not_capturable(node: NodeView) -> str | None:
         return None
     if name == "MatMul":
         return _of_product(node)
+    if name == f"{_CONTRIB}MatMulNBits":
+        return _of_packed(node)
     if name not in _NATIVE:
         return IN_PYTHON
     if kind is None or kind.dtype != "float32":
@@ -58,4 +61,16 @@ def _of_product(node: NodeView) -> str | None:
         return f"{IN_PYTHON}: only float32 has compiled commands"
     if node.constant(1) is None:
         return f"{IN_PYTHON}: only a constant right side is packed for commands"
+    return None
+
+
+def _of_packed(node: NodeView) -> str | None:
+    for index, what in enumerate(
+        ("", "weights", "scales", "zero points", "g_idx", "bias")
+    ):
+        if index and node.has_input(index) and node.constant(index) is None:
+            return f"{IN_PYTHON}: its {what} are not constant"
+    kind = node.tensor(0)
+    if kind is not None and kind.dtype == "float16" and not converts_half():
+        return f"{IN_PYTHON}: this processor does not convert float16"
     return None

@@ -18,7 +18,7 @@ import attrs
 
 from seamline_cpu.ir import binding, config
 
-__all__ = ["INT8", "Choice", "choose", "features", "lacking"]
+__all__ = ["INT8", "Choice", "choose", "converts_half", "features", "lacking"]
 
 #: Variants of 8-bit products, the preferred one first.
 INT8 = ("avx512vnni", "avxvnni", "avx2", "portable")
@@ -103,6 +103,11 @@ def choose(variants: tuple[str, ...] = INT8, forced: str | None = None) -> Choic
             return Choice(variant, "; ".join(filter(None, (has, *passed))))
         passed.append(f"not {variant}: {reason}")
     raise ValueError("; ".join(passed))
+
+
+def converts_half() -> bool:
+    """Tell whether float16 is an instruction away from float32; else LLVM calls a library."""
+    return not features().isdisjoint(("f16c", "avx512f", "neon", "fullfp16"))
 
 
 @functools.cache

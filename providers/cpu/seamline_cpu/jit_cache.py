@@ -55,6 +55,19 @@ class SafeCache(caching.FunctionCache):  # type: ignore[misc]
             self._cache_path, self._impl.filename_base, _stamp(function)
         )
 
+    def _index_key(self, sig: Any, codegen: Any) -> Any:
+        """
+        Leave closures to the stamp.
+
+        Numba pickles what a function closes over; an intrinsic pickles to something else
+        in each process, so that nothing would be found again.
+        """
+        cells = self._py_func.__closure__ or ()
+        if not all(_is_told(cell.cell_contents) for cell in cells):
+            return super()._index_key(sig, codegen)
+        code = hashlib.sha256(self._py_func.__code__.co_code).hexdigest()
+        return sig, codegen.magic_tuple(), code
+
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Give the compiled code for a signature, or None to have it compiled."""
         try:
@@ -138,6 +151,13 @@ def _facts(function: Callable[..., Any], seen: set[int]) -> Iterator[str]:
             isinstance(inner, type) and ours
         ):  # emits code, such as a builder of vectors
             yield f"{name} {_source_digest(inspect.getfile(inner))}"
+
+
+def _is_told(value: Any) -> bool:
+    """Tell whether the facts about a function cover a value that it closes over."""
+    return isinstance(value, (*_SCALARS, FunctionType)) or any(
+        hasattr(value, name) for name in ("py_func", "_defn")
+    )
 
 
 def _names(code: Any) -> tuple[str, ...]:

@@ -30,13 +30,20 @@ def seamline_providers() -> Sequence[ProviderSpec]:
         "threads for one node; 0 for as many as the process may use",
         minimum=0,
     )
+    variant = Option(
+        "int4_variant",
+        str,
+        "",
+        "instructions for weights of 2, 4 and 8 bits; empty for the best there are",
+        choices=("", "avx512vnni", "avxvnni", "avx2", "portable"),
+    )
     return [
         ProviderSpec(
             "cpu",
             _create,
             "NumPy and Numba kernels on the host",
             contract_version=CONTRACT_VERSION,
-            options=(threads,),
+            options=(threads, variant),
             aliases=("CPUExecutionProvider",),
         )
     ]

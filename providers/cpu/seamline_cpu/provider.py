@@ -23,6 +23,7 @@ from seamline.provider import (
 from seamline_cpu.blas_threads import BlasThreads
 from seamline_cpu.capturable import not_capturable
 from seamline_cpu.kernels import TABLE
+from seamline_cpu.kernels.nbits_choice import explained
 from seamline_cpu.recording import CpuRecording
 
 __all__ = ["CpuProvider", "CpuSegment"]
@@ -88,7 +89,8 @@ class CpuProvider(KernelProvider):
     Parameters
     ----------
     options
-        ``num_threads``: 0 for as many as the process may use.
+        ``num_threads``: 0 for as many as the process may use. ``int4_variant``: which
+        instructions multiply by weights of 2, 4 and 8 bits; empty for the best there are.
     """
 
     captures = True
@@ -102,7 +104,7 @@ class CpuProvider(KernelProvider):
 
     def claim(self, node: NodeView) -> Claim | Refusal:
         """Offer the first kernel that takes the node, and say whether it is recorded."""
-        answer = super().claim(node)
+        answer = explained(super().claim(node), node, self.options)
         if isinstance(answer, Refusal) or answer.sizes_at_run:
             return answer
         return attrs.evolve(answer, not_capturable=not_capturable(node))

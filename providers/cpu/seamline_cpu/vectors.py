@@ -38,6 +38,7 @@ __all__ = [
     "I16",
     "I32",
     "I64",
+    "REGISTER",
     "Vectors",
     "vector",
 ]
@@ -46,7 +47,8 @@ I8, I16, I32, I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 F16, F32 = ir.HalfType(), ir.FloatType()
 _I1, _VOID = ir.IntType(1), ir.VoidType()
 
-_REGISTER = {"avx512vnni": 16, "amx": 16, "avxvnni": 8, "avx2": 8, "portable": 4}
+#: 32-bit lanes in a register, by variant.
+REGISTER = {"avx512vnni": 16, "amx": 16, "avxvnni": 8, "avx2": 8, "portable": 4}
 
 
 def vector(element: Any, lanes: int) -> Any:
@@ -77,7 +79,7 @@ class Vectors:
     def __init__(self, builder: Any, variant: str) -> None:
         self.builder = builder
         self.variant = variant
-        self.lanes = _REGISTER[variant]
+        self.lanes = REGISTER[variant]
         self.has_byte_dot = variant in ("amx", "avx512vnni", "avxvnni")
 
     # --- constants, addresses, memory ------------------------------------------------
@@ -95,6 +97,13 @@ class Vectors:
             elif offset:
                 address = self.builder.add(address, ir.Constant(I64, offset))
         return address
+
+    def every(self, address: Any, pitch: Any, count: int) -> list[Any]:
+        """Give the addresses of ``count`` rows, ``pitch`` bytes apart."""
+        found = [address]
+        for _ in range(count - 1):
+            found.append(self.builder.add(found[-1], pitch))
+        return found
 
     def times(self, value: Any, factor: int) -> Any:
         """Multiply an int64 value by a constant."""
@@ -245,6 +254,24 @@ class Vectors:
     def widen_pairs(self, sums: Any, pairs: Any) -> Any:
         """Add each two neighbouring int16 lanes to an int32 lane."""
         return self.word_pairs(sums, pairs, self.constant(pairs.type, 1))
+
+    def settled(self, values: list[Any]) -> list[Any]:
+        """
+        Give vectors of one type as they are, computed before whatever follows.
+
+        LLVM orders a long stretch by itself, and may compute all of one operand first
+        and keep it in memory, for want of registers. On x86 only; elsewhere nothing.
+        """
+        if self.variant == "portable":
+            return values
+        kind, count = values[0].type, len(values)
+        many = kind if count == 1 else ir.LiteralStructType([kind] * count)
+        text = ",".join(["=x"] * count + [str(i) for i in range(count)])
+        code = ir.InlineAsm(ir.FunctionType(many, [kind] * count), "", text, True)
+        made = self.builder.call(code, values)
+        if count == 1:
+            return [made]
+        return [self.builder.extract_value(made, i) for i in range(count)]
 
     # --- loops -----------------------------------------------------------------------
 
