@@ -18,13 +18,13 @@ from seamline_cpu.kernels.nbits_layout import GROUP, Form
 from seamline_cpu.kernels.nbits_tiles import AHEAD, load_scales, parts_of, store_rows
 from seamline_cpu.vectors import F32, I8, I32, Vectors, vector
 
-__all__ = ["FOLDED", "float_tile"]
+__all__ = ["FOLDED", "Weights", "float_tile"]
 
 FOLDED = 4
 _CHAINS = 8  # sums in flight that keep two multiply-adders of four cycles busy
 
 
-class _Weights:
+class Weights:
     """Emits the weights of one register: 32 / bits of them for each word."""
 
     def __init__(self, v: Vectors, form: Form) -> None:
@@ -96,7 +96,7 @@ def float_tile(variant: str, form: Form, rows: int, groups: int) -> Any:
 
 def _emit(v: Vectors, form: Form, rows: int, groups: int, args: Any) -> None:
     w, across, record, after, x, x_pitch, blocks, steps, bias, y, pitch, columns = args
-    b, weights, parts = v.builder, _Weights(v, form), parts_of(v, groups)
+    b, weights, parts = v.builder, Weights(v, form), parts_of(v, groups)
     streams, inputs = v.every(w, across, groups), v.every(x, x_pitch, rows)
     turn = _folded if rows >= FOLDED else _summed
 
@@ -129,7 +129,7 @@ def _codes(form: Form) -> list[tuple[int, int]]:
 
 
 def _folded(
-    weights: _Weights, parts: Any, codes: Any, values: Any, scales: Any, sums: Any
+    weights: Weights, parts: Any, codes: Any, values: Any, scales: Any, sums: Any
 ) -> list[Any]:
     v, b, sums, each = weights.v, weights.v.builder, list(sums), len(parts)
     for k, (word, number) in enumerate(_codes(weights.form)):
@@ -147,7 +147,7 @@ def _folded(
 
 
 def _summed(
-    weights: _Weights, parts: Any, codes: Any, values: Any, scales: Any, sums: Any
+    weights: Weights, parts: Any, codes: Any, values: Any, scales: Any, sums: Any
 ) -> list[Any]:
     v, b, sums, each = weights.v, weights.v.builder, list(sums), len(parts)
     chains = max(1, _CHAINS // len(sums))

@@ -28,6 +28,14 @@ from seamline_cpu.kernels.nbits_commands import (
     widened,
 )
 from seamline_cpu.kernels.nbits_layout import GROUP, Packed
+from seamline_cpu.kernels.nbits_panels import (
+    DEPTH,
+    PANEL_SLOTS,
+    panel_products,
+    scratch_size,
+    stacked_rows,
+)
+from seamline_cpu.tiles import ROWS
 from seamline_cpu.vectors import REGISTER
 
 __all__ = ["Product", "padded_bias"]
@@ -43,6 +51,8 @@ _FLOAT_GROUPS = {
 }
 _BLOCK = 256 << 10  # bytes of activations that are multiplied before the next rows
 _SHARED_FROM = 1 << 17  # multiply-adds from which more threads pay: some 2 us of int8
+#: Rows from which weights are unpacked to memory, and panels that are unpacked together.
+_PANELS_FROM, _PANELS = 24, 2
 _TURNS = 8  # turns of each thread at the weights
 
 
@@ -88,7 +98,10 @@ class Product:
             runs.append(partial(np.copyto, wide, source))
             source, kind = wide, "float32"
         out = y if y.dtype == f4 else np.empty(y.shape, f4)
-        runs += self._multiplied(source, kind, bias, out)
+        if not self.int8 and len(x) >= _PANELS_FROM:
+            runs += self._by_panels(source, kind, bias, out)
+        else:
+            runs += self._multiplied(source, kind, bias, out)
         if out is not y:
             runs.append(self._narrowed(out, y))
         return in_order(runs)
@@ -123,11 +136,42 @@ class Product:
             first = widened(self.variant, kind)
             multiply = float_products(self.variant, form, rows, wide)
             kept = _float_room(made, m, packed.depth)
-        for name, value in made.items():
-            a[SLOTS.index(name)] = value
+        _set(a, SLOTS, **made)
         keep = (x, bias, y, packed, kept)
         few = shares if m * k >= _SHARED_FROM // 8 else 1
         return [bind(first, a, few, keep=keep), bind(multiply, a, shares, keep=keep)]
+
+    def _by_panels(self, x: Array, kind: str, bias: Array, y: Array) -> list[Run]:
+        (m, k), packed, form = x.shape, self.packed, self.packed.form
+        groups, blocks, record = packed.data.shape
+        wide: dict[str, Any] = {}
+        values = _float_room(wide, m, packed.depth)
+        left = np.empty((-(-m // ROWS), packed.depth, ROWS), f4)
+        deep = max(DEPTH, packed.block)
+        stride = scratch_size(deep, _PANELS)
+        scratch = np.zeros((self.threads, stride), f4)
+        first, (a, b) = (
+            widened(self.variant, kind),
+            (np.zeros(len(names), np.int64) for names in (SLOTS, PANEL_SLOTS)),
+        )
+        _set(a, SLOTS, m=m, k=k, a=x.ctypes.data, a_pitch=x.strides[0], **wide)
+        _set(
+            b, PANEL_SLOTS, next_at=b.ctypes.data + 8 * PANEL_SLOTS.index("next"), m=m,
+            a=wide["x"], a_pitch=wide["x_pitch"], left=left.ctypes.data,
+            w=packed.data.ctypes.data, across=blocks * record, record=record,
+            after=GROUP * packed.block * form.bits // 8, blocks=blocks, block=packed.block,
+            steps=packed.block // form.step, bias=bias.ctypes.data, y=y.ctypes.data,
+            n=packed.n, groups=groups, per=_PANELS, scratch=scratch.ctypes.data,
+            stride=4 * stride,
+        )  # fmt: skip
+        keep = (x, bias, y, packed, values, left, scratch)
+        shares = self.threads if m * k * len(bias) >= _SHARED_FROM else 1
+        products = panel_products(self.variant, form)
+        return [
+            bind(first, a, shares, keep=keep),
+            bind(stacked_rows, b, shares, keep=keep),
+            bind(products, b, shares, keep=keep),
+        ]
 
     def _gathered(self, x: Array) -> tuple[Array, Run]:
         places = np.ascontiguousarray(self.packed.places, np.int64)
@@ -146,6 +190,11 @@ class Product:
         shares = self.threads if y.size >= _SHARED_FROM else 1
         arguments = [out.ctypes.data, y.size, y.ctypes.data]
         return bind(narrowed(self.variant, kind), arguments, shares, keep=(out, y))
+
+
+def _set(arguments: Array, slots: tuple[str, ...], **values: int) -> None:
+    for name, value in values.items():
+        arguments[slots.index(name)] = value
 
 
 def padded_bias(bias: Array | None, groups: int) -> Array:
