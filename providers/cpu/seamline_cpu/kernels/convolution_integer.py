@@ -16,6 +16,13 @@ from seamline_cpu.kernels.convolution_dense import (
     pack_words,
     scratch_bytes,
 )
+from seamline_cpu.kernels.convolution_transformed import (
+    bind_transformed,
+    pack_transformed,
+    suits_transformed,
+    sums_fit,
+    transformed_bytes,
+)
 from seamline_cpu.kernels.convolution_words import (
     bind_words,
     pack_pairs,
@@ -89,10 +96,15 @@ def _linear_bytes(view: NodeView) -> int:
 
 def _sum_bytes(view: NodeView, weights: int) -> tuple[int, int]:
     """Give the scratch of the sums, and of the sums themselves with what scales them."""
-    window, channels, _, size = _sizes(view, weights)
-    if suits_words(window):
-        return words_bytes(window, channels, threads_here()), 8 * size
-    return scratch_bytes(window, channels, threads_here(), words=True), 8 * size
+    window, channels, groups, size = _sizes(view, weights)
+    each = view.inputs[weights].sizes[0] // groups  # type: ignore[union-attr]
+    threads = threads_here()
+    if not suits_words(window):
+        return scratch_bytes(window, channels, threads, words=True), 8 * size
+    need = words_bytes(window, channels, threads)
+    if suits_transformed(window, channels, each):
+        need = max(need, transformed_bytes(window, channels, threads))
+    return need, 8 * size
 
 
 def _centred(w: _Array, zero: _Array | None) -> _Array:
@@ -105,24 +117,50 @@ def _centred(w: _Array, zero: _Array | None) -> _Array:
 
 
 def _packed(
-    call: Call, index: int, zero: int, groups: int, pack: Callable[..., _Array]
+    call: Call, index: int, zero: int, tag: str, pack: Callable[[_Array], _Array]
 ) -> tuple[_Array, Run | None]:
+    """Give packed weights, and what packs them again where they may change."""
     weights, point = call.constant(index), call.constant(zero)
-    if weights is not None and (call.input(zero) is None or point is not None):
+    if _is_constant(call, index, zero):
         indices = {index} if call.input(zero) is None else {index, zero}
-        kept, known = weights, point
-        return call.resident(
-            f"{pack.__name__}/{groups}",
-            indices,
-            lambda: pack(_centred(kept, known), groups),
-        ), None
+        return call.resident(tag, indices, lambda: pack(_centred(weights, point))), None
     w, point = call.inputs[index], call.input(zero)
-    laid = pack(_centred(w, point), groups)
+    laid = pack(_centred(w, point))
 
     def lay() -> None:
-        laid[...] = pack(_centred(w, point), groups)
+        laid[...] = pack(_centred(w, point))
 
     return laid, lay
+
+
+def _is_constant(call: Call, index: int, zero: int) -> bool:
+    given = call.input(zero) is None or call.constant(zero) is not None
+    return call.constant(index) is not None and given
+
+
+def _form(call: Call, weights: int, window: Window) -> str:
+    """Choose how the sums are made; weights must be known for the transform's bound."""
+    w, zero = call.inputs[weights], weights + 2
+    if not suits_words(window):
+        return "dense"
+    each = w.shape[0] // call.attr("group", 1)
+    if not suits_transformed(window, w.shape[1], each):
+        return "words"
+    if not _is_constant(call, weights, zero):
+        return "words"
+    indices = {weights} if call.input(zero) is None else {weights, zero}
+    fit = call.resident(
+        f"sums fit {window}", indices,
+        lambda: sums_fit(_centred(call.constant(weights), call.constant(zero)), window),
+    )  # fmt: skip
+    return "transformed" if fit else "words"
+
+
+_FORMS: dict[str, tuple[Callable[..., Run], Callable[..., _Array]]] = {
+    "dense": (bind_dense, lambda w, groups, _: pack_words(w, groups)),
+    "words": (bind_words, lambda w, groups, _: pack_pairs(w, groups)),
+    "transformed": (bind_transformed, pack_transformed),
+}
 
 
 @TABLE.kernel(
@@ -146,9 +184,12 @@ def _sums(
 ) -> Run:
     """Bind int32 sums; weights, their zero point and the bias may change between runs."""
     window, _, groups, _ = _sizes(call.view, weights)
-    planar = suits_words(window)
-    pack = pack_pairs if planar else pack_words
-    packed, lay = _packed(call, weights, weights + 2, groups, pack)
+    form = _form(call, weights, window)
+    bind, pack = _FORMS[form]
+    tag = f"{form}/{groups}/{window.kernel}"
+    packed, lay = _packed(
+        call, weights, weights + 2, tag, lambda w: pack(w, groups, window)
+    )
     given = None if bias is None else call.input(bias)
     laid = pack_bias(given, out.shape[1], groups, np.int32)
 
@@ -158,7 +199,6 @@ def _sums(
     changing = bias is not None and given is not None and call.constant(bias) is None
     threads = min(call.options.get("num_threads") or 1, threads_here())
     x, zero = call.inputs[0], call.input(2)
-    bind = bind_words if planar else bind_dense
     run = bind(x, packed, laid, out, window, scratch, threads, zero)
     return in_order(lay, set_bias if changing else None, run)
 

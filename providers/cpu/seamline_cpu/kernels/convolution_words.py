@@ -24,7 +24,14 @@ from seamline_cpu.kernels.convolution_tiles import copy_tile, in_units
 from seamline_cpu.kernels.windows import Window
 from seamline_cpu.tiles import COLUMNS, ROWS
 
-__all__ = ["bind_words", "pack_pairs", "suits_words", "words_bytes"]
+__all__ = [
+    "bind_words",
+    "even_parts",
+    "fill_row",
+    "pack_pairs",
+    "suits_words",
+    "words_bytes",
+]
 
 _Array = np.ndarray[Any, Any]
 _CACHE = 192 << 10  # bytes of planes: what a 512 KB cache holds beside weights and sums
@@ -38,7 +45,7 @@ _UNITS = 8  # units wanted, so that threads end together
 
 
 @jit
-def _fill_row(first: int, second: int, target: int, sign: int, base: int, step: int,
+def fill_row(first: int, second: int, target: int, sign: int, base: int, step: int,
               count: int) -> None:  # fmt: skip
     """Write ``count`` words of every ``step``-th byte of two rows; no second where it is 0."""
     to, one = ints(target), bytes_at(first)
@@ -81,7 +88,7 @@ def _fill_planes(a: Any, first: int, second: int, target: int, row: int, column:
                 if inside:
                     at = h * width + begin * sw + shift
                     other = second + at if second != 0 else second
-                    _fill_row(first + at, other, target + 4 * begin, a[_SIGN], base, sw,
+                    fill_row(first + at, other, target + 4 * begin, a[_SIGN], base, sw,
                               end - begin)  # fmt: skip
                     for i in range(end, pitch):
                         to[i] = np.int32(0)
@@ -209,9 +216,9 @@ class _Blocks:
         if rows < 1:
             rows = 1
             most = max(COLUMNS, words // (1 + below) - beside)
-            columns = _even(width, most // COLUMNS * COLUMNS, COLUMNS)
+            columns = even_parts(width, most // COLUMNS * COLUMNS, COLUMNS)
         else:
-            rows = _even(height, min(rows, max(1, -(-height // _UNITS))), 1)
+            rows = even_parts(height, min(rows, max(1, -(-height // _UNITS))), 1)
         held, pitch = rows + below, columns + beside
         stride = sh * sw * held * pitch + COLUMNS
         stride += -stride % 16
@@ -239,7 +246,7 @@ class _Blocks:
         return np.ascontiguousarray(whole.ravel() * 4, np.int64)
 
 
-def _even(total: int, most: int, step: int) -> int:
+def even_parts(total: int, most: int, step: int) -> int:
     """Give the size of parts of one size, none above ``most``, in steps."""
     parts = max(1, -(-total // max(1, most)))
     return max(step, -(-total // parts // step) * step)
