@@ -35,7 +35,7 @@ def seamline_providers() -> Sequence[ProviderSpec]:
         str,
         "",
         "instructions for weights of 2, 4 and 8 bits; empty for the best there are",
-        choices=("", "avx512vnni", "avxvnni", "avx2", "portable"),
+        choices=("", "amx", "avx512vnni", "avxvnni", "avx2", "portable"),
     )
     return [
         ProviderSpec(

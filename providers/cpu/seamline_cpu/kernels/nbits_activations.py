@@ -17,7 +17,7 @@ from seamline_cpu.ir import types
 from seamline_cpu.jit import native
 from seamline_cpu.vectors import F16, F32, I8, I16, I32, I64, Vectors, vector
 
-__all__ = ["narrower", "quantiser", "widener"]
+__all__ = ["as_16_bits", "load_floats", "narrower", "quantiser", "widener"]
 
 _ROUND = (
     12582912.0  # 1.5 * 2**23: added, it leaves the nearest whole number in the low bits
@@ -170,7 +170,7 @@ def narrower(variant: str, kind: str) -> Any:
             def one(i: Any, *, part: bool) -> list[Any]:
                 start, target = v.add(x, v.times(i, 64)), v.add(out, v.times(i, 32))
                 left = builder.sub(count, v.times(i, 16)) if part else None
-                made = _narrow(v, kind, load_floats(v, "float32", start, 16, left))
+                made = as_16_bits(v, kind, load_floats(v, "float32", start, 16, left))
                 if part:
                     v.store_part(made, target, left)
                 else:
@@ -188,7 +188,8 @@ def narrower(variant: str, kind: str) -> Any:
     return native(narrow)
 
 
-def _narrow(v: Vectors, kind: str, values: Any) -> Any:
+def as_16_bits(v: Vectors, kind: str, values: Any) -> Any:
+    """Round float32 to the bits of ``float16`` or ``bfloat16``, half to even."""
     b, lanes = v.builder, values.type.count
     halves, words = vector(I16, lanes), vector(I32, lanes)
     if kind == "float16":

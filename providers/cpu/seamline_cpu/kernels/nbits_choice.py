@@ -8,12 +8,19 @@ from typing import Any
 import attrs
 
 from seamline.provider import Claim, NodeView, Refusal
-from seamline_cpu.instruction_sets import INT8, Choice, choose
+from seamline_cpu.instruction_sets import INT8, Choice, choose, lacking
 
 __all__ = ["OPTION", "VARIANTS", "choice", "explained", "forced_by", "is_int8"]
 
 OPTION = "int4_variant"
-VARIANTS = INT8
+VARIANTS = ("amx", *INT8)
+_BFLOAT16 = (3, 4)  # levels that bfloat16 is accurate enough for
+_FLOAT = "float32, which accuracy_level 0 to 2 ask for"
+_SAID = {
+    3: "bfloat16 for many rows where there is AMX, else float32, as accuracy_level 3 allows",
+    4: "8-bit activations, for many rows bfloat16 where there is AMX, as accuracy_level 4 "
+    "allows",
+}
 _OPERATOR = "com.microsoft::MatMulNBits"
 
 
@@ -36,13 +43,14 @@ def choice(level: int, forced: str | None) -> Choice:
     ValueError
         The forced one cannot be used here; says why.
     """
-    made = choose(VARIANTS, forced)
-    if is_int8(level):
-        what = "accuracy_level 4 allows activations of 8 bits"
-    else:
-        what = f"accuracy_level {level} asks for float32"
-    kind = "int8" if is_int8(level) else "float32"
-    return Choice(made.variant, f"{kind}: {what}; {made.because}")
+    named = VARIANTS if level in _BFLOAT16 else INT8
+    aside = ""
+    if forced == "amx" and level not in _BFLOAT16:
+        if (reason := lacking("amx")) is not None:
+            raise ValueError(f"variant 'amx' was asked for, but {reason}")
+        forced, aside = None, "; amx is for accuracy_level 3 and 4 only"
+    made = choose(named, forced)
+    return Choice(made.variant, f"{_SAID.get(level, _FLOAT)}{aside}; {made.because}")
 
 
 def explained(

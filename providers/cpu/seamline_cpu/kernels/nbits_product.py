@@ -18,6 +18,7 @@ from seamline.provider import Array
 from seamline_cpu.binding import in_order
 from seamline_cpu.commands import bind
 from seamline_cpu.instruction_sets import converts_half
+from seamline_cpu.kernels.nbits_amx import FROM_ROWS
 from seamline_cpu.kernels.nbits_commands import (
     SLOTS,
     float_products,
@@ -28,14 +29,13 @@ from seamline_cpu.kernels.nbits_commands import (
     widened,
 )
 from seamline_cpu.kernels.nbits_layout import GROUP, Packed
-from seamline_cpu.kernels.nbits_panels import (
-    DEPTH,
-    PANEL_SLOTS,
-    panel_products,
-    scratch_size,
-    stacked_rows,
+from seamline_cpu.kernels.nbits_many import (
+    PANELS_FROM,
+    by_panels,
+    by_tiles,
+    fill,
+    room,
 )
-from seamline_cpu.tiles import ROWS
 from seamline_cpu.vectors import REGISTER
 
 __all__ = ["Product", "padded_bias"]
@@ -51,8 +51,6 @@ _FLOAT_GROUPS = {
 }
 _BLOCK = 256 << 10  # bytes of activations that are multiplied before the next rows
 _SHARED_FROM = 1 << 17  # multiply-adds from which more threads pay: some 2 us of int8
-#: Rows from which weights are unpacked to memory, and panels that are unpacked together.
-_PANELS_FROM, _PANELS = 24, 2
 _TURNS = 8  # turns of each thread at the weights
 
 
@@ -64,7 +62,7 @@ class Product:
     Attributes
     ----------
     variant
-        Of :data:`seamline_cpu.instruction_sets.INT8`.
+        Of :data:`seamline_cpu.kernels.nbits_choice.VARIANTS`.
     int8
         Activations are quantised to 8 bits.
     """
@@ -73,6 +71,11 @@ class Product:
     variant: str
     int8: bool
     threads: int
+
+    @property
+    def vectors(self) -> str:
+        """Give the variant of vector code: what tiles do not do."""
+        return "avx512vnni" if self.variant == "amx" else self.variant
 
     def bound(self, x: Array, bias: Array, y: Array) -> Run:
         """
@@ -98,8 +101,11 @@ class Product:
             runs.append(partial(np.copyto, wide, source))
             source, kind = wide, "float32"
         out = y if y.dtype == f4 else np.empty(y.shape, f4)
-        if not self.int8 and len(x) >= _PANELS_FROM:
-            runs += self._by_panels(source, kind, bias, out)
+        many = (self.packed, source, kind, bias, out, self.threads)
+        if self.variant == "amx" and len(x) >= FROM_ROWS:
+            runs += by_tiles(*many)
+        elif not self.int8 and len(x) >= PANELS_FROM:
+            runs += by_panels(*many, variant=self.vectors)
         else:
             runs += self._multiplied(source, kind, bias, out)
         if out is not y:
@@ -109,7 +115,7 @@ class Product:
     def _multiplied(self, x: Array, kind: str, bias: Array, y: Array) -> list[Run]:
         (m, k), packed, form = x.shape, self.packed, self.packed.form
         groups, blocks, record = packed.data.shape
-        lanes, steps = REGISTER[self.variant], packed.block // form.step
+        lanes, steps = REGISTER[self.vectors], packed.block // form.step
         tall = (_INT8_GROUPS if self.int8 else _FLOAT_GROUPS)[lanes]
         rows = min(m, len(tall))
         wide = tall[rows - 1]
@@ -129,49 +135,18 @@ class Product:
             "per": max(1, panels // (_TURNS * shares)),
         }  # fmt: skip
         if self.int8:
-            first = quantised(self.variant, kind, form.step, form.planes)
-            multiply = int8_products(self.variant, form, rows, wide)
+            first = quantised(self.vectors, kind, form.step, form.planes)
+            multiply = int8_products(self.vectors, form, rows, wide)
             kept = _quantised_room(made, m, packed.depth, form.step)
         else:
-            first = widened(self.variant, kind)
-            multiply = float_products(self.variant, form, rows, wide)
-            kept = _float_room(made, m, packed.depth)
-        _set(a, SLOTS, **made)
+            first = widened(self.vectors, kind)
+            multiply = float_products(self.vectors, form, rows, wide)
+            kept = room(m, packed.depth)
+            made.update(x=kept.ctypes.data, x_pitch=kept.strides[0])
+        fill(a, SLOTS, **made)
         keep = (x, bias, y, packed, kept)
         few = shares if m * k >= _SHARED_FROM // 8 else 1
         return [bind(first, a, few, keep=keep), bind(multiply, a, shares, keep=keep)]
-
-    def _by_panels(self, x: Array, kind: str, bias: Array, y: Array) -> list[Run]:
-        (m, k), packed, form = x.shape, self.packed, self.packed.form
-        groups, blocks, record = packed.data.shape
-        wide: dict[str, Any] = {}
-        values = _float_room(wide, m, packed.depth)
-        left = np.empty((-(-m // ROWS), packed.depth, ROWS), f4)
-        deep = max(DEPTH, packed.block)
-        stride = scratch_size(deep, _PANELS)
-        scratch = np.zeros((self.threads, stride), f4)
-        first, (a, b) = (
-            widened(self.variant, kind),
-            (np.zeros(len(names), np.int64) for names in (SLOTS, PANEL_SLOTS)),
-        )
-        _set(a, SLOTS, m=m, k=k, a=x.ctypes.data, a_pitch=x.strides[0], **wide)
-        _set(
-            b, PANEL_SLOTS, next_at=b.ctypes.data + 8 * PANEL_SLOTS.index("next"), m=m,
-            a=wide["x"], a_pitch=wide["x_pitch"], left=left.ctypes.data,
-            w=packed.data.ctypes.data, across=blocks * record, record=record,
-            after=GROUP * packed.block * form.bits // 8, blocks=blocks, block=packed.block,
-            steps=packed.block // form.step, bias=bias.ctypes.data, y=y.ctypes.data,
-            n=packed.n, groups=groups, per=_PANELS, scratch=scratch.ctypes.data,
-            stride=4 * stride,
-        )  # fmt: skip
-        keep = (x, bias, y, packed, values, left, scratch)
-        shares = self.threads if m * k * len(bias) >= _SHARED_FROM else 1
-        products = panel_products(self.variant, form)
-        return [
-            bind(first, a, shares, keep=keep),
-            bind(stacked_rows, b, shares, keep=keep),
-            bind(products, b, shares, keep=keep),
-        ]
 
     def _gathered(self, x: Array) -> tuple[Array, Run]:
         places = np.ascontiguousarray(self.packed.places, np.int64)
@@ -189,12 +164,7 @@ class Product:
             return partial(np.copyto, y, out, casting="unsafe")
         shares = self.threads if y.size >= _SHARED_FROM else 1
         arguments = [out.ctypes.data, y.size, y.ctypes.data]
-        return bind(narrowed(self.variant, kind), arguments, shares, keep=(out, y))
-
-
-def _set(arguments: Array, slots: tuple[str, ...], **values: int) -> None:
-    for name, value in values.items():
-        arguments[slots.index(name)] = value
+        return bind(narrowed(self.vectors, kind), arguments, shares, keep=(out, y))
 
 
 def padded_bias(bias: Array | None, groups: int) -> Array:
@@ -215,9 +185,3 @@ def _quantised_room(made: dict[str, Any], m: int, depth: int, step: int) -> Any:
         total=totals.ctypes.data, s_pitch=4 * count,
     )  # fmt: skip
     return codes, scales, totals
-
-
-def _float_room(made: dict[str, Any], m: int, depth: int) -> Any:
-    values = np.zeros((m, depth + 16), f4)
-    made.update(x=values.ctypes.data, x_pitch=values.strides[0])
-    return values
