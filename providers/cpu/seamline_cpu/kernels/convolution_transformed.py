@@ -45,6 +45,7 @@ __all__ = [
 _Array = np.ndarray[Any, Any]
 _CACHE = 320 << 10  # bytes of planes: what a 512 KB cache holds beside weights and sums
 _TILE = 4 * ROWS * COLUMNS
+_TALL = 4  # tiles of weights that a panel of pixels meets at once
 _UNITS = 8  # units wanted, so that threads end together
 #: Channels, outputs of a group and of a row from which transforms cost little beside products.
 _LEAST = (8, 12, 16)
@@ -165,19 +166,27 @@ def _tiles(a: Any, which: int, low: int, high: int, first: int, start: int, sums
     count = (a[_OC] + ROWS - 1) // ROWS
     apart = 4 * ((a[_C] + 1) // 2) * a[_PLANE]
     group = which % a[_GROUPS]
-    for t in range(low, high):
-        weights = a[_W] + (group * count + t) * points * deep * 4 * ROWS
-        bias = a[_B] + (group * count + t) * 4 * ROWS
-        rows = min(ROWS, a[_OC] - t * ROWS)
-        out = a[_Y] + 4 * ((which * a[_OC] + t * ROWS) * a[_OH] + first) * a[_OW]
+    for block in range(low, high, _TALL):
         for q in range(0, (lines - 1) * a[_PITCH] + runs, COLUMNS):
+            # A point's pixels stay in the first-level cache for several tiles of weights.
             for k in range(points):
-                word_tap_tile(
-                    weights + k * deep * 4 * ROWS, planes + k * apart + 4 * q, deep,
-                    a[_ZEROS], sums + k * _TILE, 4 * COLUMNS, a[_OFFSETS],
-                )  # fmt: skip
-            _gather(a[_TAPS], sums, bias, made)
-            _copy_out(a, made, out, q, lines, runs, start, rows)
+                for t in range(block, min(high, block + _TALL)):
+                    weights = (
+                        a[_W] + ((group * count + t) * points + k) * deep * 4 * ROWS
+                    )
+                    word_tap_tile(
+                        weights, planes + k * apart + 4 * q, deep, a[_ZEROS],
+                        sums + ((t - block) * points + k) * _TILE, 4 * COLUMNS,
+                        a[_OFFSETS],
+                    )  # fmt: skip
+            for t in range(block, min(high, block + _TALL)):
+                bias = a[_B] + (group * count + t) * 4 * ROWS
+                rows = min(ROWS, a[_OC] - t * ROWS)
+                out = (
+                    a[_Y] + 4 * ((which * a[_OC] + t * ROWS) * a[_OH] + first) * a[_OW]
+                )
+                _gather(a[_TAPS], sums + (t - block) * points * _TILE, bias, made)
+                _copy_out(a, made, out, q, lines, runs, start, rows)
 
 
 @command
@@ -188,7 +197,7 @@ def _transformed(a: Any, share: int, shares: int) -> None:
     across = (every + a[_RUNS] - 1) // a[_RUNS]
     units = a[_IMAGES] * downs * across * a[_SPLITS]
     sums = a[_SCRATCH] + share * a[_STRIDE]
-    made = sums + a[_POINTS] * _TILE
+    made = sums + _TALL * a[_POINTS] * _TILE
     stage = made + OUTPUTS * _TILE
     planes = stage + 4 * OUTPUTS * (a[_PITCH] + LANES)
     sign = a[_SIGN]
@@ -303,7 +312,7 @@ class _Blocks:
         """Give the scratch of one share: tiles, outputs, a staged row and the planes."""
         points = _transform(self.window).points
         words = points * self.pairs * self.stride + OUTPUTS * (self.pitch + LANES)
-        return -(-((points + OUTPUTS) * _TILE + 4 * words) // 64) * 64
+        return -(-((_TALL * points + OUTPUTS) * _TILE + 4 * words) // 64) * 64
 
     def offsets(self) -> _Array:
         """Give each tap's place in bytes, by pair of channels, row and short filter."""
