@@ -17,6 +17,7 @@ from seamline_cpu.kernels.pointwise import (
     Formula,
     bind_ufunc,
 )
+from seamline_cpu.kernels.sine_commands import SINES, bind_sine
 from seamline_cpu.table import TABLE
 
 __all__: list[str] = []
@@ -56,6 +57,10 @@ def _of_ufunc(ufunc: Any, least: int, call: Call) -> Run:
         native = bind_unary(call.view.op_type, call, x, out)
         if native is not None:
             return native
+    if call.view.op_type in SINES:
+        sine = bind_sine(call.view.op_type, call, call.inputs[0], call.outputs[0])
+        if sine is not None:
+            return sine
     return bind_ufunc(call, ufunc, call.inputs[0], least=least)
 
 

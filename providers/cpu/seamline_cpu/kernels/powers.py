@@ -11,6 +11,7 @@ import numpy as np
 from seamline.kernels import Call, Run
 from seamline.provider import Array
 from seamline.tensors import FLOATS, INTEGERS
+from seamline_cpu.kernels.broadcast_commands import bind_binary
 from seamline_cpu.kernels.pointwise import ARITHMETIC_FROM, Formula, bind_ufunc
 from seamline_cpu.table import TABLE
 
@@ -71,7 +72,11 @@ def power(call: Call) -> Run:
     base, exponent, out = call.inputs[0], call.inputs[1], call.outputs[0]
     known = call.constant(1)
     if known is not None and known.size == 1 and base.shape == out.shape:
-        simple = _SIMPLE.get(float(known.reshape(())))
+        number = float(known.reshape(()))
+        squared = bind_binary("Mul", call, base, base, out) if number == 2 else None
+        if squared is not None:
+            return squared
+        simple = _SIMPLE.get(number)
         if simple is not None:
             return simple.bind(call)
     if exponent.dtype == base.dtype:
