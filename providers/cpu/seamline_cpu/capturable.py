@@ -65,11 +65,10 @@ def _of_product(node: NodeView) -> str | None:
 
 
 def _of_packed(node: NodeView) -> str | None:
-    for index, what in enumerate(
-        ("", "weights", "scales", "zero points", "g_idx", "bias")
-    ):
-        if index and node.has_input(index) and node.constant(index) is None:
-            return f"{IN_PYTHON}: its {what} are not constant"
+    names = {1: "weight", 2: "scale", 3: "zero point", 4: "g_idx", 5: "bias"}
+    for index, what in names.items():
+        if node.has_input(index) and node.constant(index) is None:
+            return f"{IN_PYTHON}: its {what} is not constant"
     kind = node.tensor(0)
     if kind is not None and kind.dtype == "float16" and not converts_half():
         return f"{IN_PYTHON}: this processor does not convert float16"

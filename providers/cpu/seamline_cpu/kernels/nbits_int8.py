@@ -57,22 +57,25 @@ class _Tile:
         ]
 
     def _products(self, step: _Step, sums: list[list[Any]]) -> list[list[Any]]:
-        v, form = self.v, self.form
-        sums = [list(row) for row in sums]
+        v, form, each = self.v, self.form, len(self.parts)
         for word in range(form.words):
-            for part, (group, lane) in enumerate(self.parts):
-                place = v.add(step.codes[group], 4 * (GROUP * word + lane))
-                raw = v.load(self.words, place, 4)
-                for plane in range(form.planes):
-                    code = self._plane(raw, plane)
-                    for row, q in enumerate(step.q):
-                        at = v.add(q, 4 * (word * form.planes + plane))
-                        x = v.broadcast(I32, at, v.lanes)
-                        sums[row][part] = self._product(sums[row][part], code, x)
-            if len(sums) > 1:
-                held = v.settled([x for of_row in sums for x in of_row])
-                each = len(self.parts)
-                sums = [held[i : i + each] for i in range(0, len(held), each)]
+            raw = [
+                v.load(self.words, v.add(step.codes[g], 4 * (GROUP * word + lane)), 4)
+                for g, lane in self.parts
+            ]
+            for plane in range(form.planes):
+                codes = [self._plane(x, plane) for x in raw]
+                made = []
+                for q, row in zip(step.q, sums, strict=True):
+                    at = v.add(q, 4 * (word * form.planes + plane))
+                    x = v.broadcast(I32, at, v.lanes)
+                    made += [
+                        self._product(total, code, x)
+                        for total, code in zip(row, codes, strict=True)
+                    ]
+                # All sums of a plane first: what LLVM would rather do needs more registers.
+                made = v.settled(made) if len(sums) > 1 else made
+                sums = [made[i : i + each] for i in range(0, len(made), each)]
         return sums
 
     def _plane(self, raw: Any, plane: int) -> Any:

@@ -23,8 +23,11 @@ from seamline_cpu.tiles import ROWS
 __all__ = ["PANELS_FROM", "by_panels", "by_tiles", "fill", "room"]
 
 f4 = np.float32
-#: Rows from which weights are unpacked to memory, and panels that are unpacked together.
-PANELS_FROM, _PANELS = 24, 2
+#: Rows from which float32 weights are unpacked to memory, by 32-bit lanes in a register.
+#: Never where registers are of eight: AVX2's processors unpack on ports that multiplications
+#: leave free, and those of AVX-512 share them.
+PANELS_FROM = {16: 48, 8: 1 << 62, 4: 24}
+_PANELS = 2  # panels that are unpacked together
 
 
 def fill(arguments: Array, slots: tuple[str, ...], **values: int) -> None:

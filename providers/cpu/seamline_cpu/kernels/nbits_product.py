@@ -41,12 +41,11 @@ from seamline_cpu.vectors import REGISTER
 __all__ = ["Product", "padded_bias"]
 
 f4 = np.float32
-#: For 32-bit lanes in a register: groups of weights that tiles of 1, 2, ... rows take. The
-#: last is the height of tiles for more rows.
-_INT8_GROUPS = {16: (4, 4, 4, 2, 2, 2), 8: (4, 2, 2, 1), 4: (2, 1, 1, 1)}
+#: For 32-bit lanes in a register: groups of weights that tiles of 1, 2, ... rows take.
+_INT8_GROUPS = {16: (4, 4, 4, 2, 2, 2), 8: (4, 2, 1, 1, 1), 4: (2, 1, 1, 1)}
 _FLOAT_GROUPS = {
     16: (4, 4, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2),
-    8: (4, 2, 2, 1, 1, 1),
+    8: (2, 2, 1, 1, 1, 1),
     4: (1, 1, 1, 1),
 }
 _BLOCK = 256 << 10  # bytes of activations that are multiplied before the next rows
@@ -104,7 +103,7 @@ class Product:
         many = (self.packed, source, kind, bias, out, self.threads)
         if self.variant == "amx" and len(x) >= FROM_ROWS:
             runs += by_tiles(*many)
-        elif not self.int8 and len(x) >= PANELS_FROM:
+        elif not self.int8 and len(x) >= PANELS_FROM[REGISTER[self.vectors]]:
             runs += by_panels(*many, variant=self.vectors)
         else:
             runs += self._multiplied(source, kind, bias, out)
@@ -117,7 +116,7 @@ class Product:
         groups, blocks, record = packed.data.shape
         lanes, steps = REGISTER[self.vectors], packed.block // form.step
         tall = (_INT8_GROUPS if self.int8 else _FLOAT_GROUPS)[lanes]
-        rows = min(m, len(tall))
+        rows = _height(m, len(tall))
         wide = tall[rows - 1]
         panels = -(-groups // wide)
         shares = self.threads if m * k * len(bias) >= _SHARED_FROM else 1
@@ -165,6 +164,12 @@ class Product:
         shares = self.threads if y.size >= _SHARED_FROM else 1
         arguments = [out.ctypes.data, y.size, y.ctypes.data]
         return bind(narrowed(self.vectors, kind), arguments, shares, keep=(out, y))
+
+
+def _height(m: int, most: int) -> int:
+    """Give the height of tiles for M rows: few of them, and little computed twice."""
+    # Unpacking takes about as long as one row does.
+    return min(range(1, min(m, most) + 1), key=lambda h: -(-m // h) * (h + 1))
 
 
 def padded_bias(bias: Array | None, groups: int) -> Array:
