@@ -195,12 +195,22 @@ def test_a_nan_at_level_4_is_not_lost_and_stays_in_its_row():
     assert not np.isfinite(product(made, x, 4, BEST)[2]).any()
 
 
-@pytest.mark.parametrize("scale", [1e-38, 1e-30, 1e30])
+@pytest.mark.parametrize("scale", [1e-35, 1e-30, 1e30])
 def test_tiny_and_huge_activations_keep_their_size_at_level_4(scale):
     made, w = packed(40, 64)
     x = (rows_of(1, 64).astype(float) * scale).astype(np.float32)
     got = product(made, x, 4, BEST)
     assert error(got / scale, x.astype(float) / scale @ w.T) < 2e-2
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-44, 1e-39, 1e-38, 1e-37])
+def test_activations_too_small_for_127_steps_keep_to_the_smallest_there_is(scale):
+    made, w = packed(40, 64)
+    x = (rows_of(1, 64).astype(float) * scale).astype(np.float32)
+    got = product(made, x, 4, BEST)
+    step = 3.8e-37 / 127
+    bound = (step / 2 * np.abs(w).sum(1) + np.abs(x) @ np.abs(w.T) / 127).max()
+    assert np.abs(got - x.astype(float) @ w.T).max() <= bound
 
 
 @pytest.mark.parametrize("level", [0, 4])

@@ -22,7 +22,7 @@ __all__ = ["as_16_bits", "load_floats", "narrower", "quantiser", "widener"]
 _ROUND = (
     12582912.0  # 1.5 * 2**23: added, it leaves the nearest whole number in the low bits
 )
-_TINY = 0x01000000  # 2.35e-38: 127 divided by less than this is infinite
+_LEAST = 0x3014EAB  # 3.8e-37: 127 divided by a little less is infinite
 
 
 def load_floats(
@@ -108,11 +108,10 @@ def _codes(v: Vectors, values: Any) -> tuple[Any, Any, Any]:
     # Magnitudes order like the integers of their bits, NaN last.
     bits = b.and_(b.bitcast(values, words), v.constant(words, 0x7FFFFFFF))
     most = v.call(f"llvm.vector.reduce.smax.v{lanes}i32", I32, bits)
-    magnitude = b.bitcast(most, F32)
-    there = b.icmp_signed(">=", most, v.constant(I32, _TINY))
-    zero = v.constant(F32, 0.0)
-    scale = b.select(there, b.fmul(magnitude, v.constant(F32, 1 / 127)), zero)
-    inverse = b.select(there, b.fdiv(v.constant(F32, 127.0), magnitude), zero)
+    more = b.icmp_signed(">", most, v.constant(I32, _LEAST))
+    magnitude = b.bitcast(b.select(more, most, v.constant(I32, _LEAST)), F32)
+    scale = b.fmul(magnitude, v.constant(F32, 1 / 127))
+    inverse = b.fdiv(v.constant(F32, 127.0), magnitude)
     moved = v.multiply_add(
         values, v.splat(inverse, lanes), v.constant(values.type, _ROUND)
     )
