@@ -15,8 +15,7 @@ from tests.node_cases import run_node, view_of_node
 
 from seamline_cpu.integer_transforms import (
     LARGEST,
-    OUTPUTS,
-    headroom,
+    nested,
     transform_of,
 )
 from seamline_cpu.kernels import TABLE
@@ -48,6 +47,10 @@ TRANSFORMED = {
     "seven_taps_dilated": ((1, 11, 402), (14, 11, 7), {"dilations": [3], "pads": [9, 9]}),
     "eleven_taps_dilated": ((1, 10, 399), (12, 10, 11), {"dilations": [5], "pads": [25, 25]}),
     "eleven_taps": ((1, 8, 1030), (12, 8, 11), {"pads": [5, 5]}),
+    "six_taps": ((1, 8, 397), (12, 8, 6), {"pads": [1, 4]}),
+    "eight_taps_of_an_image": ((1, 9, 5, 90), (13, 9, 2, 8), {"pads": [1, 3, 0, 4]}),
+    "nine_taps": ((1, 10, 301), (19, 10, 9), {"pads": [4, 4]}),
+    "fourteen_taps": ((1, 9, 404), (12, 9, 14), {"pads": [6, 7], "dilations": [2]}),
     "an_image": ((1, 24, 19, 37), (25, 24, 3, 3), {"pads": [1, 1, 1, 1]}),
     "an_image_dilated_both_ways": ((2, 9, 21, 50), (12, 9, 2, 3), {"dilations": [3, 2], "pads": [1, 2, 2, 0]}),
     "groups": ((1, 16, 17, 31), (24, 8, 3, 5), {"group": 2, "pads": [1, 2, 1, 2]}),
@@ -148,28 +151,41 @@ def test_onnxruntime_agrees(name):
     np.testing.assert_array_equal(got[0], peer[0])
 
 
-@pytest.mark.parametrize("taps", [3, 4, 5])
-def test_a_transform_is_the_correlation_in_any_integers(taps):
-    transform = transform_of(taps)
+def correlated(transform, g, d):
+    """Give a transform's outputs, times ``2**shift``, modulo 2**32."""
+    m = [
+        sum(a * b for a, b in zip(u, g, strict=True))
+        * sum(a * b for a, b in zip(v, d, strict=True))
+        for u, v in zip(transform.weights, transform.inputs, strict=True)
+    ]
+    found = []
+    for i in range(transform.count):
+        points = zip(transform.outputs, transform.scales, m, strict=True)
+        total = sum(row[i] * scale * value for row, scale, value in points)
+        found.append((total + (1 << 31)) % (1 << 32) - (1 << 31))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("taps", "outputs"), [(1, 1), (2, 2), (3, 2), (3, 4), (4, 4), (5, 4)]
+)
+def test_a_transform_is_the_correlation_in_any_integers(taps, outputs):
+    transform = transform_of(taps, outputs)
     for _ in range(200):
         g = [int(v) for v in RNG.integers(-255, 256, taps)]
         d = [int(v) for v in RNG.choice([-255, 255], transform.points)]
-        m = [
-            sum(a * b for a, b in zip(u, g, strict=True))
-            * sum(a * b for a, b in zip(v, d, strict=True))
-            for u, v in zip(transform.weights, transform.inputs, strict=True)
-        ]
-        for i in range(OUTPUTS):
-            points = zip(transform.outputs, transform.scales, m, strict=True)
-            found = sum(row[i] * scale * value for row, scale, value in points)
-            found = (found + (1 << 31)) % (1 << 32) - (1 << 31)
-            want = sum(g[s] * d[i + s] for s in range(taps))
-            assert found == want << transform.shift
-    largest = headroom(transform)
-    assert max(largest) < 1 << 15
-    assert min(largest) >= LARGEST
+        want = [sum(g[s] * d[i + s] for s in range(taps)) for i in range(outputs)]
+        assert correlated(transform, g, d) == [v << transform.shift for v in want]
+
+
+@pytest.mark.parametrize("taps", range(3, 16))
+def test_transformed_values_fit_sixteen_bits_and_all_taps_are_taken(taps):
+    form = nested(taps)
+    assert min(form.headroom()) >= LARGEST
+    assert max(form.headroom()) < 1 << 15
+    assert form.inner.taps * form.outer.taps * form.filters >= taps
 
 
 def test_too_many_taps_for_the_points_are_refused():
     with pytest.raises(ValueError, match="6 taps need 9 points"):
-        transform_of(6)
+        transform_of(6, 4)

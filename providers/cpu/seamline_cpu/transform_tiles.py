@@ -1,9 +1,10 @@
 """
 Vector code of :mod:`seamline_cpu.integer_transforms`: its matrices, applied in registers.
 
-Inputs are words of two int16, one of each of two channels, and four phases: word t of phase
-i is input ``4 t + i``. A point's transformed inputs are such words again, one for each four
-outputs, so that the tiles of :mod:`seamline_cpu.integer_tiles` read them.
+Inputs are words of two int16, one of each of two channels, in as many phases as outputs are
+made at once, m: word t of phase i is input ``m t + i``. A point's transformed inputs are such
+words again, one for each m outputs, so that the tiles of :mod:`seamline_cpu.integer_tiles`
+read them.
 """
 
 from __future__ import annotations
@@ -12,13 +13,24 @@ from collections.abc import Sequence
 from typing import Any
 
 from seamline_cpu.integer_tiles import VARIANT
-from seamline_cpu.integer_transforms import OUTPUTS, transform_of
+from seamline_cpu.integer_transforms import nested
 from seamline_cpu.ir import types
 from seamline_cpu.jit import native
 from seamline_cpu.tiles import COLUMNS, LANES, ROWS
 from seamline_cpu.vectors import I16, I32, Vectors, vector
 
-__all__ = ["gathered_3", "gathered_4", "gathered_5", "spread_3", "spread_4", "spread_5"]
+__all__ = [
+    "gathered_3",
+    "gathered_4",
+    "gathered_5",
+    "gathered_7",
+    "gathered_11",
+    "spread_3",
+    "spread_4",
+    "spread_5",
+    "spread_7",
+    "spread_11",
+]
 
 _WIDTH = 4 * LANES
 _WORDS = vector(I32, LANES)
@@ -40,7 +52,8 @@ def _combined(v: Vectors, values: Sequence[Any], factors: Sequence[int]) -> Any:
 
 
 def _spread(taps: int) -> Any:
-    transform = transform_of(taps)
+    form = nested(taps)
+    inner, outer = form.inner, form.outer
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         source, pitch, target, apart, count = args
@@ -50,12 +63,18 @@ def _spread(taps: int) -> Any:
             shift = v.times(index, _WIDTH)
             here = v.add(source, shift)
             inputs = []
-            for i in range(transform.points):
-                phase = v.add(here, v.times(pitch, i % OUTPUTS), 4 * (i // OUTPUTS))
-                inputs.append(v.cast(v.load(_WORDS, phase), I16))
-            for k, row in enumerate(transform.inputs):
-                place = v.add(target, v.times(apart, k), shift)
-                v.store(v.cast(_combined(v, inputs, row), I32), place)
+            for i in range(inner.points + inner.count * (outer.points - 1)):
+                past, phase = divmod(i, form.outputs)
+                place = v.add(here, v.times(pitch, phase), 4 * past)
+                inputs.append(v.cast(v.load(_WORDS, place), I16))
+            for k, row in enumerate(inner.inputs):
+                runs = [
+                    _combined(v, inputs[at : at + inner.points], row)
+                    for at in range(0, inner.count * outer.points, inner.count)
+                ]
+                for j, across in enumerate(outer.inputs):
+                    to = v.add(target, v.times(apart, j * inner.points + k), shift)
+                    v.store(v.cast(_combined(v, runs, across), I32), to)
             return []
 
         v.loop(count, [], body)
@@ -65,41 +84,55 @@ def _spread(taps: int) -> Any:
 
 
 def _interleaved(v: Vectors, values: list[Any]) -> Any:
-    """Give the first lanes of four vectors, then the second ones, and so on."""
-    lanes = values[0].type.count
-    pairs = [
-        v.shuffle(
-            a, [lane + lanes * half for lane in range(lanes) for half in (0, 1)], b
-        )
-        for a, b in ((values[0], values[2]), (values[1], values[3]))
-    ]
-    order = [lane + 2 * lanes * half for lane in range(2 * lanes) for half in (0, 1)]
-    return v.shuffle(pairs[0], order, pairs[1])
+    """Give the first lanes of all vectors, then the second ones, and so on."""
+    if len(values) == 1:
+        return values[0]
+    even, odd = _interleaved(v, values[::2]), _interleaved(v, values[1::2])
+    lanes = even.type.count
+    order = [lane + lanes * half for lane in range(lanes) for half in (0, 1)]
+    return v.shuffle(even, order, odd)
+
+
+def _outputs(taps: int, v: Vectors, sums: list[Any], start: Any) -> list[Any]:
+    """Give the outputs of all points' sums, in their order."""
+    form = nested(taps)
+    inner, outer = form.inner, form.outer
+    made = []
+    for o in range(outer.count):
+        across = [
+            row[o] * scale
+            for row, scale in zip(outer.outputs, outer.scales, strict=True)
+        ]
+        runs = []
+        for k, scale in enumerate(inner.scales):
+            run = _combined(v, sums[k :: inner.points], across)
+            runs.append(v.builder.mul(run, v.constant(_WORDS, scale)))
+        for i in range(inner.count):
+            total = _combined(v, runs, [row[i] for row in inner.outputs])
+            shifted = v.builder.ashr(total, v.constant(_WORDS, form.shift))
+            made.append(v.builder.add(shifted, start))
+    return made
 
 
 def _gathered(taps: int) -> Any:
-    transform = transform_of(taps)
+    form = nested(taps)
     size = 4 * ROWS * COLUMNS
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         source, bias, target = args
         v = Vectors(builder, VARIANT.variant)
-        shift = v.constant(_WORDS, transform.shift)
 
         def body(index: Any, carried: list[Any]) -> list[Any]:
             start = v.broadcast(I32, v.add(bias, v.times(index, 4)), LANES)
             line = v.add(source, v.times(index, 4 * COLUMNS))
-            out = v.add(target, v.times(index, 4 * OUTPUTS * COLUMNS))
+            out = v.add(target, v.times(index, 4 * form.outputs * COLUMNS))
             for half in range(2):
-                sums = []
-                for k, scale in enumerate(transform.scales):
-                    found = v.load(_WORDS, v.add(line, k * size + half * _WIDTH))
-                    sums.append(builder.mul(found, v.constant(_WORDS, scale)))
-                made = []
-                for i in range(OUTPUTS):
-                    total = _combined(v, sums, [row[i] for row in transform.outputs])
-                    made.append(builder.add(builder.ashr(total, shift), start))
-                v.store(_interleaved(v, made), v.add(out, half * OUTPUTS * _WIDTH))
+                sums = [
+                    v.load(_WORDS, v.add(line, k * size + half * _WIDTH))
+                    for k in range(form.points)
+                ]
+                made = _outputs(taps, v, sums, start)
+                v.store(_interleaved(v, made), v.add(out, half * form.outputs * _WIDTH))
             return []
 
         v.loop(v.constant(source.type, ROWS), [], body)
@@ -113,7 +146,7 @@ def spread_3(
     context: Any, source: Any, pitch: Any, target: Any, apart: Any, count: Any
 ) -> Any:
     """
-    Transform the inputs of filters of three taps, ``count`` vectors of four outputs.
+    Transform the inputs of a row of three taps, ``count`` vectors of groups of outputs.
 
     Phases lie ``pitch`` bytes apart, the points written ``apart`` bytes.
     """
@@ -124,7 +157,7 @@ def spread_3(
 def spread_4(
     context: Any, source: Any, pitch: Any, target: Any, apart: Any, count: Any
 ) -> Any:
-    """As :func:`spread_3`, for four taps."""
+    """As :func:`spread_3`, for filters of four taps that stay apart."""
     return _spread(4)
 
 
@@ -137,11 +170,27 @@ def spread_5(
 
 
 @native
+def spread_7(
+    context: Any, source: Any, pitch: Any, target: Any, apart: Any, count: Any
+) -> Any:
+    """As :func:`spread_3`, for six to eight taps."""
+    return _spread(7)
+
+
+@native
+def spread_11(
+    context: Any, source: Any, pitch: Any, target: Any, apart: Any, count: Any
+) -> Any:
+    """As :func:`spread_3`, for nine to twelve taps."""
+    return _spread(11)
+
+
+@native
 def gathered_3(context: Any, source: Any, bias: Any, target: Any) -> Any:
     """
     Make outputs of the points' tiles, which follow one another at ``source``, for three taps.
 
-    ``target`` takes ``ROWS`` rows of ``4 * COLUMNS`` int32; each row's bias is added.
+    ``target`` takes ``ROWS`` rows of outputs of ``COLUMNS`` groups, int32; each row's bias is added.
     """
     return _gathered(3)
 
@@ -156,3 +205,15 @@ def gathered_4(context: Any, source: Any, bias: Any, target: Any) -> Any:
 def gathered_5(context: Any, source: Any, bias: Any, target: Any) -> Any:
     """As :func:`gathered_3`, for five taps."""
     return _gathered(5)
+
+
+@native
+def gathered_7(context: Any, source: Any, bias: Any, target: Any) -> Any:
+    """As :func:`gathered_3`, for six to eight taps."""
+    return _gathered(7)
+
+
+@native
+def gathered_11(context: Any, source: Any, bias: Any, target: Any) -> Any:
+    """As :func:`gathered_3`, for nine to twelve taps."""
+    return _gathered(11)

@@ -2,9 +2,9 @@
 Convolution of bytes by fewer products, exact; see :mod:`seamline_cpu.integer_transforms`.
 
 A row of the window is cut into short filters of three to five taps, and the output into
-runs of four neighbours. The input of a run is transformed to one value a point; what is
-left is, for each point, a convolution over runs, whose window is as wide as the row has
-short filters: the same tiles over the same kind of planes as
+groups of four or eight neighbours. The input of a group is transformed to one value a
+point; what is left is, for each point, a convolution over groups, as wide as there are
+filters that stay apart: the same tiles over the same kind of planes as
 :mod:`seamline_cpu.kernels.convolution_words`, and fewer of them. With a dilation of d the
 outputs d apart are neighbours: each of the d phases is a row of its own.
 """
@@ -19,7 +19,7 @@ import numpy as np
 from seamline_cpu.atomics import bytes_at, fetch_add, ints
 from seamline_cpu.commands import Native, bind, command
 from seamline_cpu.integer_tiles import word_tap_tile
-from seamline_cpu.integer_transforms import LARGEST, OUTPUTS, Transform, transform_of
+from seamline_cpu.integer_transforms import LARGEST, Nested, nested
 from seamline_cpu.jit import jit
 from seamline_cpu.kernels.convolution_tiles import copy_tile, in_units
 from seamline_cpu.kernels.convolution_words import even_parts, fill_row, suits_words
@@ -29,9 +29,13 @@ from seamline_cpu.transform_tiles import (
     gathered_3,
     gathered_4,
     gathered_5,
+    gathered_7,
+    gathered_11,
     spread_3,
     spread_4,
     spread_5,
+    spread_7,
+    spread_11,
 )
 
 __all__ = [
@@ -53,7 +57,7 @@ _LEAST_PIXELS = 256  # or the larger weights take longer to read than the produc
 
 (_X, _W, _B, _Y, _SCRATCH, _STRIDE, _IMAGES, _GROUPS, _C, _OC, _H, _WIDTH, _OH, _OW, _PH,
  _PW, _D, _ROWS, _RUNS, _HELD, _PITCH, _PLANE, _OFFSETS, _DEPTH, _SPLITS, _TAPS, _POINTS,
- _ZERO, _SIGN, _ZEROS, _COUNTER) = range(31)  # fmt: skip
+ _OUTPUTS, _ZERO, _SIGN, _ZEROS, _COUNTER) = range(32)  # fmt: skip
 
 
 @jit
@@ -62,28 +66,36 @@ def _spread(
 ) -> None:
     if taps == 3:
         spread_3(source, pitch, target, apart, n)
-    elif taps == 4:
-        spread_4(source, pitch, target, apart, n)
-    else:
+    elif taps == 5:
         spread_5(source, pitch, target, apart, n)
+    elif taps == 4 or taps > 12:
+        spread_4(source, pitch, target, apart, n)
+    elif taps <= 8:
+        spread_7(source, pitch, target, apart, n)
+    else:
+        spread_11(source, pitch, target, apart, n)
 
 
 @jit
 def _gather(taps: int, source: int, bias: int, target: int) -> None:
     if taps == 3:
         gathered_3(source, bias, target)
-    elif taps == 4:
-        gathered_4(source, bias, target)
-    else:
+    elif taps == 5:
         gathered_5(source, bias, target)
+    elif taps == 4 or taps > 12:
+        gathered_4(source, bias, target)
+    elif taps <= 8:
+        gathered_7(source, bias, target)
+    else:
+        gathered_11(source, bias, target)
 
 
 @jit
 def _stage(a: Any, first: int, second: int, target: int, shift: int, base: int) -> None:
-    """Write the four phases of a row, whose input 0 is pixel ``shift``; zeros outside."""
-    step, width = OUTPUTS * a[_D], a[_WIDTH]
-    count = a[_PITCH] + LANES
-    for i in range(OUTPUTS):
+    """Write the phases of a row, whose input 0 is pixel ``shift``; zeros outside."""
+    step, width = a[_OUTPUTS] * a[_D], a[_WIDTH]
+    count = a[_PITCH] + 2 * LANES
+    for i in range(a[_OUTPUTS]):
         at = shift + i * a[_D]
         begin = min(count, max(0, (-at + step - 1) // step))
         end = min(count, max(begin, (width - at + step - 1) // step))
@@ -121,10 +133,10 @@ def _fill(a: Any, which: int, first: int, start: int, base: int, stage: int,
                         to[j] = np.int32(0)
             else:
                 other = two + h * a[_WIDTH] if two != 0 else two
-                shift = phase - a[_PW] + a[_D] * OUTPUTS * start
+                shift = phase - a[_PW] + a[_D] * a[_OUTPUTS] * start
                 _stage(a, one + h * a[_WIDTH], other, stage, shift, base)
                 _spread(
-                    a[_TAPS], stage, 4 * (a[_PITCH] + LANES), target, apart, vectors
+                    a[_TAPS], stage, 4 * (a[_PITCH] + 2 * LANES), target, apart, vectors
                 )
             target += 4 * a[_PITCH]
 
@@ -137,17 +149,17 @@ def _copy_out(a: Any, made: int, out: int, q: int, lines: int, runs: int, start:
     apart = 4 * a[_OH] * a[_OW]
     while begin < COLUMNS and line < lines:
         phase = line % step
-        left = (a[_OW] - phase + step - 1) // step - OUTPUTS * (start + t)
-        count = min(OUTPUTS * min(COLUMNS - begin, runs - t), left)
-        source = made + 4 * OUTPUTS * begin
-        place = line // step * a[_OW] + phase + step * OUTPUTS * (start + t)
+        left = (a[_OW] - phase + step - 1) // step - a[_OUTPUTS] * (start + t)
+        count = min(a[_OUTPUTS] * min(COLUMNS - begin, runs - t), left)
+        source = made + 4 * a[_OUTPUTS] * begin
+        place = line // step * a[_OW] + phase + step * a[_OUTPUTS] * (start + t)
         if count > 0 and step == 1:
             copy_tile(
-                source, 4 * OUTPUTS * COLUMNS, out + 4 * place, apart, rows, count
+                source, 4 * a[_OUTPUTS] * COLUMNS, out + 4 * place, apart, rows, count
             )
         elif count > 0:
             for r in range(rows):
-                values = ints(source + 4 * r * OUTPUTS * COLUMNS)
+                values = ints(source + 4 * r * a[_OUTPUTS] * COLUMNS)
                 to = ints(out + r * apart + 4 * place)
                 for j in range(count):
                     to[j * step] = values[j]
@@ -161,7 +173,7 @@ def _tiles(a: Any, which: int, low: int, high: int, first: int, start: int, sums
            made: int, planes: int) -> None:  # fmt: skip
     deep, points = a[_DEPTH], a[_POINTS]
     lines = min(a[_ROWS], a[_OH] - first) * a[_D]
-    every = ((a[_OW] + a[_D] - 1) // a[_D] + OUTPUTS - 1) // OUTPUTS
+    every = ((a[_OW] + a[_D] - 1) // a[_D] + a[_OUTPUTS] - 1) // a[_OUTPUTS]
     runs = min(a[_RUNS], every - start)
     count = (a[_OC] + ROWS - 1) // ROWS
     apart = 4 * ((a[_C] + 1) // 2) * a[_PLANE]
@@ -193,13 +205,13 @@ def _tiles(a: Any, which: int, low: int, high: int, first: int, start: int, sums
 def _transformed(a: Any, share: int, shares: int) -> None:
     count = (a[_OC] + ROWS - 1) // ROWS
     downs = (a[_OH] + a[_ROWS] - 1) // a[_ROWS]
-    every = ((a[_OW] + a[_D] - 1) // a[_D] + OUTPUTS - 1) // OUTPUTS
+    every = ((a[_OW] + a[_D] - 1) // a[_D] + a[_OUTPUTS] - 1) // a[_OUTPUTS]
     across = (every + a[_RUNS] - 1) // a[_RUNS]
     units = a[_IMAGES] * downs * across * a[_SPLITS]
     sums = a[_SCRATCH] + share * a[_STRIDE]
     made = sums + _TALL * a[_POINTS] * _TILE
-    stage = made + OUTPUTS * _TILE
-    planes = stage + 4 * OUTPUTS * (a[_PITCH] + LANES)
+    stage = made + a[_OUTPUTS] * _TILE
+    planes = stage + 4 * a[_OUTPUTS] * (a[_PITCH] + 2 * LANES)
     sign = a[_SIGN]
     zero = np.int64(bytes_at(a[_ZERO])[0] ^ sign)  # flipped, as the pixels are
     held = np.int64(-1)
@@ -216,12 +228,6 @@ def _transformed(a: Any, share: int, shares: int) -> None:
         unit = fetch_add(a[_COUNTER], 1)
 
 
-def _transform(window: Window) -> Transform:
-    """Give the short filters that a row of the window is cut into."""
-    wide = window.kernel[2]
-    return transform_of(wide if 3 <= wide <= 5 else 4)
-
-
 def suits_transformed(window: Window, channels: int, each: int) -> bool:
     """Tell whether a window of three axes gains by the transform."""
     height, width = window.outs[1:]
@@ -234,25 +240,29 @@ def suits_transformed(window: Window, channels: int, each: int) -> bool:
 def sums_fit(weights: _Array, window: Window) -> bool:
     """Tell whether no output of int16 weights can leave the bits that a shift keeps."""
     largest = np.abs(weights.astype(np.int64)).reshape(len(weights), -1).sum(1).max()
-    return int(largest) * LARGEST < 1 << (31 - _transform(window).shift)
+    return int(largest) * LARGEST < 1 << (31 - nested(window.kernel[2]).shift)
 
 
 def pack_transformed(weights: _Array, groups: int, window: Window) -> _Array:
     """Lay int16 ``(M, C, ...)`` out as ``(groups, tiles, points, taps, ROWS, 2)``."""
     (count, depth), (high, wide) = weights.shape[:2], window.kernel[1:]
-    transform = _transform(window)
-    filters, each = -(-wide // transform.taps), count // groups
+    form = nested(wide)
+    inner, outer = form.inner, form.outer
+    filters, each = form.filters * outer.taps, count // groups
     tiles, pairs = -(-each // ROWS), -(-depth // 2)
     padded = np.zeros(
-        (groups, tiles * ROWS, pairs * 2, high, filters * transform.taps), np.int32
+        (groups, tiles * ROWS, pairs * 2, high, filters * inner.taps), np.int32
     )
     padded[:, :each, :depth, :, :wide] = weights.reshape(
         groups, each, depth, high, wide
     )
-    cut = padded.reshape(groups, tiles, ROWS, pairs, 2, high, filters, transform.taps)
-    points = np.asarray(transform.weights, np.int32)
-    valued = np.einsum("gtrpchfs,ks->gtkphfrc", cut, points, optimize=True)
-    return np.ascontiguousarray(valued.astype(np.int16))
+    cut = padded.reshape(
+        groups, tiles, ROWS, pairs, 2, high, form.filters, outer.taps, inner.taps
+    )
+    near, far = (np.asarray(one.weights, np.int32) for one in (inner, outer))
+    valued = np.einsum("gtrpchfos,ks,jo->gtjkphfrc", cut, near, far, optimize=True)
+    shape = (groups, tiles, form.points, pairs, high, form.filters, ROWS, 2)
+    return np.ascontiguousarray(valued.astype(np.int16)).reshape(shape)
 
 
 @attrs.frozen
@@ -263,7 +273,7 @@ class _Blocks:
     Attributes
     ----------
     rows, runs
-        Of the output, in a block: rows, and runs of four along each phase of a row.
+        Of the output, in a block: rows, and groups of neighbours along each phase of a row.
     held, pitch
         Rows of pixels that are kept, and words of a plane's row.
     stride
@@ -281,13 +291,13 @@ class _Blocks:
     @classmethod
     def of(cls, window: Window, channels: int) -> _Blocks:
         """Choose blocks whose planes of all channels stay in the cache."""
-        transform, pairs = _transform(window), -(-channels // 2)
+        form, pairs = nested(window.kernel[2]), -(-channels // 2)
         height, width = window.outs[1:]
         d = window.dilations[2]
-        every = -(-width // (d * OUTPUTS))
+        every = -(-width // (d * form.outputs))
         below = (window.kernel[1] - 1) * window.dilations[1]
-        beside = -(-window.kernel[2] // transform.taps) - 1
-        words = _CACHE // (4 * pairs * transform.points * d)
+        beside = form.filters - 1
+        words = _CACHE // (4 * pairs * form.points * d)
         rows, runs = words // (every + beside) - below, every
         if rows < 1:
             rows = 1
@@ -302,24 +312,28 @@ class _Blocks:
         return cls(window, pairs, rows, runs, held, pitch, stride)
 
     @property
+    def form(self) -> Nested:
+        """Give how a row of the window is cut."""
+        return nested(self.window.kernel[2])
+
+    @property
     def count(self) -> int:
         height, width = self.window.outs[1:]
-        every = -(-width // (self.window.dilations[2] * OUTPUTS))
+        every = -(-width // (self.window.dilations[2] * self.form.outputs))
         return -(-height // self.rows) * -(-every // self.runs)
 
     @property
     def nbytes(self) -> int:
         """Give the scratch of one share: tiles, outputs, a staged row and the planes."""
-        points = _transform(self.window).points
-        words = points * self.pairs * self.stride + OUTPUTS * (self.pitch + LANES)
-        return -(-((_TALL * points + OUTPUTS) * _TILE + 4 * words) // 64) * 64
+        points, outputs = self.form.points, self.form.outputs
+        words = points * self.pairs * self.stride + outputs * (self.pitch + 2 * LANES)
+        return -(-((_TALL * points + outputs) * _TILE + 4 * words) // 64) * 64
 
     def offsets(self) -> _Array:
         """Give each tap's place in bytes, by pair of channels, row and short filter."""
-        filters = -(-self.window.kernel[2] // _transform(self.window).taps)
         (dh, dw), kh = self.window.dilations[1:], self.window.kernel[1]
         down = np.arange(kh)[:, None] * (dh * dw * self.pitch)
-        taps = down + np.arange(filters)
+        taps = down + np.arange(self.form.filters)
         whole = np.arange(self.pairs)[:, None, None] * self.stride + taps
         return np.ascontiguousarray(whole.ravel() * 4, np.int64)
 
@@ -342,8 +356,8 @@ def bind_transformed(
     """Bind int32 sums, as :func:`~.convolution_words.bind_words` does."""
     groups, tiles = packed.shape[:2]
     channels, count = x.shape[1] // groups, out.shape[1] // groups
-    blocks, transform = _Blocks.of(window, channels), _transform(window)
-    offsets = blocks.offsets()
+    blocks = _Blocks.of(window, channels)
+    form, offsets = blocks.form, blocks.offsets()
     images = x.shape[0] * groups
     splits = max(1, min(tiles // 4, -(-_UNITS // max(1, images * blocks.count))))
     point = np.zeros(1, x.dtype) if zero is None else zero
@@ -353,8 +367,8 @@ def bind_transformed(
         scratch.ctypes.data + -scratch.ctypes.data % 64, blocks.nbytes, images, groups,
         channels, count, *window.sizes[1:], *window.outs[1:], *window.begins[1:],
         window.dilations[2], blocks.rows, blocks.runs, blocks.held, blocks.pitch,
-        blocks.stride, offsets.ctypes.data, offsets.size, splits, transform.taps,
-        transform.points, point.ctypes.data, 128 if x.dtype == np.int8 else 0,
+        blocks.stride, offsets.ctypes.data, offsets.size, splits, window.kernel[2],
+        form.points, form.outputs, point.ctypes.data, 128 if x.dtype == np.int8 else 0,
         zeros.ctypes.data, counter.ctypes.data,
     ]  # fmt: skip
     kept = (x, packed, bias, out, scratch, offsets, counter, point, zeros)
