@@ -24,16 +24,22 @@ _NATIVE = frozenset(
         *UNARY,
         "BatchNormalization",
         "Conv",
+        "Cos",
+        "DynamicQuantizeLinear",
         "LayerNormalization",
         "LogSoftmax",
         "RMSNormalization",
         "SimplifiedLayerNormalization",
+        "Sin",
         "Softmax",
         "Sum",
+        f"{_CONTRIB}DynamicQuantizeLSTM",
         f"{_CONTRIB}FusedConv",
         f"{_CONTRIB}SimplifiedLayerNormalization",
     ]
 )
+#: Integer products, whose weights and zero points are inputs 1 and 3.
+_INTEGER = frozenset(["ConvInteger", "MatMulInteger"])
 #: Operators that give their input's bytes, and usually do nothing at all.
 _VIEWS = frozenset(["Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze"])
 
@@ -48,6 +54,8 @@ def not_capturable(node: NodeView) -> str | None:
         return _of_product(node)
     if name == f"{_CONTRIB}MatMulNBits":
         return _of_packed(node)
+    if name in _INTEGER:
+        return _of_integers(node)
     if name not in _NATIVE:
         return IN_PYTHON
     if kind is None or kind.dtype != "float32":
@@ -61,6 +69,13 @@ def _of_product(node: NodeView) -> str | None:
         return f"{IN_PYTHON}: only float32 has compiled commands"
     if node.constant(1) is None:
         return f"{IN_PYTHON}: only a constant right side is packed for commands"
+    return None
+
+
+def _of_integers(node: NodeView) -> str | None:
+    for index, what in {1: "weight", 3: "weights' zero point"}.items():
+        if node.has_input(index) and node.constant(index) is None:
+            return f"{IN_PYTHON}: its {what} is not constant"
     return None
 
 

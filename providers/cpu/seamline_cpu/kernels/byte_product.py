@@ -186,7 +186,7 @@ def bind_bytes(
     y
         int32, ``(M, N)``, C-contiguous.
     """
-    m, depth, n = *a.shape, panels.columns
+    (m, depth), n = a.shape, panels.columns
     rows, count = -(-m // ROWS), len(panels.codes)
     shares = threads if m * depth * n >= _SHARED_FROM else 1
     by_rows = rows >= 4 * shares or count < shares

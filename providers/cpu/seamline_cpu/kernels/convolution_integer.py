@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from seamline.kernels import Call, Run
 from seamline.provider import NodeView
+from seamline_cpu.integer_tiles import VARIANT
 from seamline_cpu.kernels.convolution import compact, in_order
 from seamline_cpu.kernels.convolution_dense import (
     bind_dense,
@@ -18,9 +20,6 @@ from seamline_cpu.kernels.convolution_dense import (
 )
 from seamline_cpu.kernels.convolution_transformed import (
     bind_transformed,
-    pack_transformed,
-    suits_transformed,
-    sums_fit,
     transformed_bytes,
 )
 from seamline_cpu.kernels.convolution_words import (
@@ -30,6 +29,12 @@ from seamline_cpu.kernels.convolution_words import (
     words_bytes,
 )
 from seamline_cpu.kernels.fitting import Check, all_of, dims, unlike
+from seamline_cpu.kernels.transformed_blocks import (
+    pack_transformed,
+    packed_shape,
+    suits_transformed,
+    sums_fit,
+)
 from seamline_cpu.kernels.windows import (
     Window,
     scratch_of,
@@ -107,6 +112,17 @@ def _sum_bytes(view: NodeView, weights: int) -> tuple[int, int]:
     return need, 8 * size
 
 
+def _resident(weights: int, view: NodeView) -> int:
+    """Give the bytes of packed weights: int16, or several a weight where transformed."""
+    w = view.constant(weights)
+    if w is None or not sized(view, 0, weights):
+        return 0
+    window, channels, groups, _ = _sizes(view, weights)
+    if suits_transformed(window, channels, len(w) // groups):
+        return 2 * int(np.prod(packed_shape(len(w), channels, groups, window)))
+    return 2 * w.size
+
+
 def _centred(w: _Array, zero: _Array | None) -> _Array:
     """Give weights as int16 with the zero point, one or one a channel, taken off."""
     wide = w.astype(np.int16)
@@ -121,7 +137,7 @@ def _packed(
 ) -> tuple[_Array, Run | None]:
     """Give packed weights, and what packs them again where they may change."""
     weights, point = call.constant(index), call.constant(zero)
-    if _is_constant(call, index, zero):
+    if weights is not None and _is_constant(call, index, zero):
         indices = {index} if call.input(zero) is None else {index, zero}
         return call.resident(tag, indices, lambda: pack(_centred(weights, point))), None
     w, point = call.inputs[index], call.input(zero)
@@ -146,12 +162,13 @@ def _form(call: Call, weights: int, window: Window) -> str:
     each = w.shape[0] // call.attr("group", 1)
     if not suits_transformed(window, w.shape[1], each):
         return "words"
-    if not _is_constant(call, weights, zero):
+    known = call.constant(weights)
+    if known is None or not _is_constant(call, weights, zero):
         return "words"
     indices = {weights} if call.input(zero) is None else {weights, zero}
     fit = call.resident(
-        f"sums fit {window}", indices,
-        lambda: sums_fit(_centred(call.constant(weights), call.constant(zero)), window),
+        f"sums fit {window.kernel}", indices,
+        lambda: sums_fit(_centred(known, call.constant(zero)), window),
     )  # fmt: skip
     return "transformed" if fit else "words"
 
@@ -169,7 +186,10 @@ _FORMS: dict[str, tuple[Callable[..., Run], Callable[..., _Array]]] = {
     dtypes={0: _BYTES, 1: _BYTES},
     when=_refuse,
     workspace=_integer_bytes,
+    resident=functools.partial(_resident, 1),
     variant="int16-pairs",
+    because=f"exact products of 16-bit pairs, fewer by transforms where a row has three "
+    f"taps or more; {VARIANT.because}",
 )
 def conv_integer(call: Call) -> Run:
     """Bind the sums; zero points are read in each run, as they may be computed."""
@@ -209,7 +229,10 @@ def _sums(
     dtypes={0: _BYTES, 3: _BYTES},
     when=_refuse_linear,
     workspace=_linear_bytes,
+    resident=functools.partial(_resident, 3),
     variant="int16-pairs",
+    because=f"exact products of 16-bit pairs, fewer by transforms where a row has three "
+    f"taps or more; {VARIANT.because}",
 )
 def qlinear_conv(call: Call) -> Run:
     """Bind the sums, then scale, round half to even, shift and saturate."""

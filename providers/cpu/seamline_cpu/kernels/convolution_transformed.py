@@ -13,16 +13,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import attrs
 import numpy as np
 
 from seamline_cpu.atomics import bytes_at, fetch_add, ints
 from seamline_cpu.commands import Native, bind, command
 from seamline_cpu.integer_tiles import word_tap_tile
-from seamline_cpu.integer_transforms import LARGEST, Nested, nested
 from seamline_cpu.jit import jit
 from seamline_cpu.kernels.convolution_tiles import copy_tile, in_units
-from seamline_cpu.kernels.convolution_words import even_parts, fill_row, suits_words
+from seamline_cpu.kernels.convolution_words import fill_row
+from seamline_cpu.kernels.transformed_blocks import TALL, TILE, UNITS, Blocks
 from seamline_cpu.kernels.windows import Window
 from seamline_cpu.tiles import COLUMNS, LANES, ROWS
 from seamline_cpu.transform_tiles import (
@@ -40,21 +39,10 @@ from seamline_cpu.transform_tiles import (
 
 __all__ = [
     "bind_transformed",
-    "pack_transformed",
-    "suits_transformed",
-    "sums_fit",
     "transformed_bytes",
 ]
 
 _Array = np.ndarray[Any, Any]
-_CACHE = 320 << 10  # bytes of planes: what a 512 KB cache holds beside weights and sums
-_TILE = 4 * ROWS * COLUMNS
-_TALL = 4  # tiles of weights that a panel of pixels meets at once
-_UNITS = 8  # units wanted, so that threads end together
-#: Channels, outputs of a group and of a row from which transforms cost little beside products.
-_LEAST = (8, 12, 16)
-_LEAST_PIXELS = 256  # or the larger weights take longer to read than the products
-
 (_X, _W, _B, _Y, _SCRATCH, _STRIDE, _IMAGES, _GROUPS, _C, _OC, _H, _WIDTH, _OH, _OW, _PH,
  _PW, _D, _ROWS, _RUNS, _HELD, _PITCH, _PLANE, _OFFSETS, _DEPTH, _SPLITS, _TAPS, _POINTS,
  _OUTPUTS, _ZERO, _SIGN, _ZEROS, _COUNTER) = range(32)  # fmt: skip
@@ -178,26 +166,26 @@ def _tiles(a: Any, which: int, low: int, high: int, first: int, start: int, sums
     count = (a[_OC] + ROWS - 1) // ROWS
     apart = 4 * ((a[_C] + 1) // 2) * a[_PLANE]
     group = which % a[_GROUPS]
-    for block in range(low, high, _TALL):
+    for block in range(low, high, TALL):
         for q in range(0, (lines - 1) * a[_PITCH] + runs, COLUMNS):
             # A point's pixels stay in the first-level cache for several tiles of weights.
             for k in range(points):
-                for t in range(block, min(high, block + _TALL)):
+                for t in range(block, min(high, block + TALL)):
                     weights = (
                         a[_W] + ((group * count + t) * points + k) * deep * 4 * ROWS
                     )
                     word_tap_tile(
                         weights, planes + k * apart + 4 * q, deep, a[_ZEROS],
-                        sums + ((t - block) * points + k) * _TILE, 4 * COLUMNS,
+                        sums + ((t - block) * points + k) * TILE, 4 * COLUMNS,
                         a[_OFFSETS],
                     )  # fmt: skip
-            for t in range(block, min(high, block + _TALL)):
+            for t in range(block, min(high, block + TALL)):
                 bias = a[_B] + (group * count + t) * 4 * ROWS
                 rows = min(ROWS, a[_OC] - t * ROWS)
                 out = (
                     a[_Y] + 4 * ((which * a[_OC] + t * ROWS) * a[_OH] + first) * a[_OW]
                 )
-                _gather(a[_TAPS], sums + (t - block) * points * _TILE, bias, made)
+                _gather(a[_TAPS], sums + (t - block) * points * TILE, bias, made)
                 _copy_out(a, made, out, q, lines, runs, start, rows)
 
 
@@ -209,11 +197,11 @@ def _transformed(a: Any, share: int, shares: int) -> None:
     across = (every + a[_RUNS] - 1) // a[_RUNS]
     units = a[_IMAGES] * downs * across * a[_SPLITS]
     sums = a[_SCRATCH] + share * a[_STRIDE]
-    made = sums + _TALL * a[_POINTS] * _TILE
-    stage = made + a[_OUTPUTS] * _TILE
+    made = sums + TALL * a[_POINTS] * TILE
+    stage = made + a[_OUTPUTS] * TILE
     planes = stage + 4 * a[_OUTPUTS] * (a[_PITCH] + 2 * LANES)
     sign = a[_SIGN]
-    zero = np.int64(bytes_at(a[_ZERO])[0] ^ sign)  # flipped, as the pixels are
+    zero = bytes_at(a[_ZERO])[0] ^ sign  # flipped, as the pixels are
     held = np.int64(-1)
     unit = fetch_add(a[_COUNTER], 1)
     while unit < units:
@@ -228,119 +216,9 @@ def _transformed(a: Any, share: int, shares: int) -> None:
         unit = fetch_add(a[_COUNTER], 1)
 
 
-def suits_transformed(window: Window, channels: int, each: int) -> bool:
-    """Tell whether a window of three axes gains by the transform."""
-    height, width = window.outs[1:]
-    narrow = width // window.dilations[2] < _LEAST[2] or height * width < _LEAST_PIXELS
-    small = channels < _LEAST[0] or each < _LEAST[1] or narrow
-    plain = window.strides[1:] == (1, 1) and window.kernel[2] >= 3
-    return plain and not small and suits_words(window)
-
-
-def sums_fit(weights: _Array, window: Window) -> bool:
-    """Tell whether no output of int16 weights can leave the bits that a shift keeps."""
-    largest = np.abs(weights.astype(np.int64)).reshape(len(weights), -1).sum(1).max()
-    return int(largest) * LARGEST < 1 << (31 - nested(window.kernel[2]).shift)
-
-
-def pack_transformed(weights: _Array, groups: int, window: Window) -> _Array:
-    """Lay int16 ``(M, C, ...)`` out as ``(groups, tiles, points, taps, ROWS, 2)``."""
-    (count, depth), (high, wide) = weights.shape[:2], window.kernel[1:]
-    form = nested(wide)
-    inner, outer = form.inner, form.outer
-    filters, each = form.filters * outer.taps, count // groups
-    tiles, pairs = -(-each // ROWS), -(-depth // 2)
-    padded = np.zeros(
-        (groups, tiles * ROWS, pairs * 2, high, filters * inner.taps), np.int32
-    )
-    padded[:, :each, :depth, :, :wide] = weights.reshape(
-        groups, each, depth, high, wide
-    )
-    cut = padded.reshape(
-        groups, tiles, ROWS, pairs, 2, high, form.filters, outer.taps, inner.taps
-    )
-    near, far = (np.asarray(one.weights, np.int32) for one in (inner, outer))
-    valued = np.einsum("gtrpchfos,ks,jo->gtjkphfrc", cut, near, far, optimize=True)
-    shape = (groups, tiles, form.points, pairs, high, form.filters, ROWS, 2)
-    return np.ascontiguousarray(valued.astype(np.int16)).reshape(shape)
-
-
-@attrs.frozen
-class _Blocks:
-    """
-    How the output is cut, and where a block's transformed pixels lie.
-
-    Attributes
-    ----------
-    rows, runs
-        Of the output, in a block: rows, and groups of neighbours along each phase of a row.
-    held, pitch
-        Rows of pixels that are kept, and words of a plane's row.
-    stride
-        Words between pairs of channels: never a multiple of the cache's way size.
-    """
-
-    window: Window
-    pairs: int
-    rows: int
-    runs: int
-    held: int
-    pitch: int
-    stride: int
-
-    @classmethod
-    def of(cls, window: Window, channels: int) -> _Blocks:
-        """Choose blocks whose planes of all channels stay in the cache."""
-        form, pairs = nested(window.kernel[2]), -(-channels // 2)
-        height, width = window.outs[1:]
-        d = window.dilations[2]
-        every = -(-width // (d * form.outputs))
-        below = (window.kernel[1] - 1) * window.dilations[1]
-        beside = form.filters - 1
-        words = _CACHE // (4 * pairs * form.points * d)
-        rows, runs = words // (every + beside) - below, every
-        if rows < 1:
-            rows = 1
-            most = max(COLUMNS, words // (1 + below) - beside)
-            runs = even_parts(every, most // COLUMNS * COLUMNS, COLUMNS)
-        else:
-            rows = even_parts(height, min(rows, max(1, -(-height // _UNITS))), 1)
-        held, pitch = rows + below, runs + beside
-        stride = held * d * pitch + COLUMNS + LANES
-        stride += -stride % 16
-        stride += 16 if stride // 16 % 2 == 0 else 0
-        return cls(window, pairs, rows, runs, held, pitch, stride)
-
-    @property
-    def form(self) -> Nested:
-        """Give how a row of the window is cut."""
-        return nested(self.window.kernel[2])
-
-    @property
-    def count(self) -> int:
-        height, width = self.window.outs[1:]
-        every = -(-width // (self.window.dilations[2] * self.form.outputs))
-        return -(-height // self.rows) * -(-every // self.runs)
-
-    @property
-    def nbytes(self) -> int:
-        """Give the scratch of one share: tiles, outputs, a staged row and the planes."""
-        points, outputs = self.form.points, self.form.outputs
-        words = points * self.pairs * self.stride + outputs * (self.pitch + 2 * LANES)
-        return -(-((_TALL * points + outputs) * _TILE + 4 * words) // 64) * 64
-
-    def offsets(self) -> _Array:
-        """Give each tap's place in bytes, by pair of channels, row and short filter."""
-        (dh, dw), kh = self.window.dilations[1:], self.window.kernel[1]
-        down = np.arange(kh)[:, None] * (dh * dw * self.pitch)
-        taps = down + np.arange(self.form.filters)
-        whole = np.arange(self.pairs)[:, None, None] * self.stride + taps
-        return np.ascontiguousarray(whole.ravel() * 4, np.int64)
-
-
 def transformed_bytes(window: Window, channels: int, shares: int) -> int:
     """Give the bytes of scratch that ``shares`` shares need."""
-    return shares * _Blocks.of(window, channels).nbytes + 64
+    return shares * Blocks.of(window, channels).nbytes + 64
 
 
 def bind_transformed(
@@ -356,10 +234,10 @@ def bind_transformed(
     """Bind int32 sums, as :func:`~.convolution_words.bind_words` does."""
     groups, tiles = packed.shape[:2]
     channels, count = x.shape[1] // groups, out.shape[1] // groups
-    blocks = _Blocks.of(window, channels)
+    blocks = Blocks.of(window, channels)
     form, offsets = blocks.form, blocks.offsets()
     images = x.shape[0] * groups
-    splits = max(1, min(tiles // 4, -(-_UNITS // max(1, images * blocks.count))))
+    splits = max(1, min(tiles // 4, -(-UNITS // max(1, images * blocks.count))))
     point = np.zeros(1, x.dtype) if zero is None else zero
     zeros, counter = np.zeros(ROWS, np.int32), np.zeros(8, np.int64)
     arguments = [

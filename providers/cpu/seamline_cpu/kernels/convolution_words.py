@@ -153,7 +153,7 @@ def _words(a: Any, share: int, shares: int) -> None:
     corner = a[_SCRATCH] + share * a[_STRIDE]
     image = a[_H] * a[_WIDTH]
     sign = a[_SIGN]
-    zero = np.int64(bytes_at(a[_ZERO])[0] ^ sign)  # flipped, as the pixels are
+    zero = bytes_at(a[_ZERO])[0] ^ sign  # flipped, as the pixels are
     held = np.int64(-1)
     unit = fetch_add(a[_COUNTER], 1)
     while unit < units:
@@ -227,6 +227,7 @@ class _Blocks:
 
     @property
     def count(self) -> int:
+        """Give the number of blocks of an image."""
         height, width = self.window.outs[1:]
         return -(-height // self.rows) * -(-width // self.columns)
 

@@ -11,6 +11,7 @@ sum(a) + K p q``, in 32 bits that wrap, as ONNX allows.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from seamline.kernels import Call, Run
 from seamline.provider import Array, NodeView
 from seamline.tensors import Dim
 from seamline_cpu.binding import nothing
+from seamline_cpu.integer_tiles import VARIANT
 from seamline_cpu.kernels.byte_product import BytePanels, bind_bytes
 from seamline_cpu.kernels.fitting import Check, dims, unlike
 from seamline_cpu.kernels.rows import threads_of
@@ -28,6 +30,10 @@ __all__ = ["bind_product"]
 
 _BYTES = ("int8", "uint8")
 _EXACT_RUN = 1024
+_BECAUSE = (
+    "a constant right side is packed for exact products of 16-bit pairs, else BLAS "
+    f"multiplies floats that stay exact; {VARIANT.because}"
+)
 
 
 def _signed(x: Array, out: Array | None = None) -> Array:
@@ -152,9 +158,15 @@ def _unfit_points(*pairs: tuple[int, int, int]) -> Check:
     return check
 
 
+def _resident(index: int, view: NodeView) -> int:
+    b = view.constant(index)
+    return b.nbytes if b is not None and b.ndim < 3 else 0
+
+
 @TABLE.kernel(
     "MatMulInteger", since=10, dtypes={0: _BYTES, 1: _BYTES},
     when=_unfit_points((2, 0, -2), (3, 1, -1)),
+    resident=functools.partial(_resident, 1), variant="int16-pairs", because=_BECAUSE,
 )  # fmt: skip
 def matmul_integer(call: Call) -> Run:
     """Bind MatMulInteger; zero points by tensor, by row of A, by column of B."""
@@ -166,6 +178,7 @@ def matmul_integer(call: Call) -> Run:
 @TABLE.kernel(
     "QLinearMatMul", since=10, dtypes={0: _BYTES, 3: _BYTES, 7: _BYTES},
     when=_unfit_points((1, 0, -2), (2, 0, -2), (4, 3, -1), (5, 3, -1)),
+    resident=functools.partial(_resident, 3), variant="int16-pairs", because=_BECAUSE,
 )  # fmt: skip
 def qlinear_matmul(call: Call) -> Run:
     """Bind QLinearMatMul: exact sums, one float32 factor, halves to even, saturated."""

@@ -200,5 +200,5 @@ def dynamic_quantize_linear(call: Call) -> Run:
 
     Where all is 0 the standard's scale of 0 leaves no quotient; the scale is 1 then.
     """
-    x, outputs = call.inputs[0], [call.output(i) for i in range(3)]
-    return bind_dynamic(x, *outputs, threads_of(call.options))
+    codes, scale, zero = (call.output(i) for i in range(3))
+    return bind_dynamic(call.inputs[0], codes, scale, zero, threads_of(call.options))

@@ -161,10 +161,10 @@ def _bind_walk(call: Call, sums: _Array, x_scale: _Array) -> Run:
     b = call.input(3)
     bias = np.zeros((ways, wide), np.float32)
     if call.constant(3) is not None:
-        bias[...] = b[:, :wide] + b[:, wide:]  # type: ignore[index]
+        bias[...] = b[:, :wide] + b[:, wide:]
 
     def add_biases() -> None:
-        np.add(b[:, :wide], b[:, wide:], bias)  # type: ignore[index]
+        np.add(b[:, :wide], b[:, wide:], bias)
 
     y, h, c = (call.output(i) for i in range(3))
     h = np.empty((ways, batch, size), np.float32) if h is None else h

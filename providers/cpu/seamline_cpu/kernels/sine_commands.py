@@ -83,7 +83,7 @@ def _are_small(x: Any) -> bool:
     for i in range(x.size):
         size = i4(f4(x[i]).view(np.int32) & i4(0x7FFFFFFF))
         most = size if size > most else most
-    return most < _LIMIT_BITS
+    return bool(most < _LIMIT_BITS)
 
 
 @command
