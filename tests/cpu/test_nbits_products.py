@@ -11,10 +11,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 from tests.cpu.packed_weights import BYTES, FLOATS, MIDDLE, error, packed, weights
+from tests.cpu.test_vectors import assembly
 
 from seamline_cpu.instruction_sets import lacking
+from seamline_cpu.kernels import nbits_int8
 from seamline_cpu.kernels.nbits_choice import VARIANTS, choice, is_int8
-from seamline_cpu.kernels.nbits_layout import Source, pack
+from seamline_cpu.kernels.nbits_layout import Form, Source, pack
 from seamline_cpu.kernels.nbits_many import by_panels
 from seamline_cpu.kernels.nbits_product import Product, padded_bias
 
@@ -246,3 +248,16 @@ def test_pieces_that_are_unpacked_for_many_rows_give_the_product(n, k, form):
         for run in by_panels(made, x, "float32", added, y, 2, variant=variant):
             run()
         assert error(y, x.astype(float) @ w.T + bias) < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("variant", "cpu", "dots"),
+    [("avx512vnni", "sapphirerapids", 96), ("avxvnni", "alderlake", 192)],
+)
+def test_a_tile_with_vnni_is_dots_of_bytes_and_calls_nothing(variant, cpu, dots):
+    def emit(v, *arguments):
+        nbits_int8.emit(v, Form(4, 32, False, MIDDLE), 6, 2, arguments)
+
+    text = assembly(variant, cpu, emit, 15)
+    assert text.count("vpdpbusd") == dots  # 8 for each row and register of weights
+    assert "call" not in text

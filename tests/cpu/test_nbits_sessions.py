@@ -148,7 +148,10 @@ FORMS = [
 def test_packed_weights_take_little_more_than_the_models(bits, block, zeros, dtype):
     codes, scale, points, _ = weights(1024, 512, bits, block, zeros, dtype)
     made = pack(Source(codes, scale, points, 512, bits))
-    assert packed_nbytes(1024, 512, block, bits, scale, points) == made.data.nbytes
+    assert (
+        packed_nbytes(1024, 512 // block, block, bits, scale, points)
+        == made.data.nbytes
+    )
     given = codes.nbytes + scale.nbytes
     if zeros == BYTES:
         given += -(-points.shape[1] * bits // 8) * len(points)

@@ -266,7 +266,8 @@ class Vectors:
             return values
         kind, count = values[0].type, len(values)
         many = kind if count == 1 else ir.LiteralStructType([kind] * count)
-        text = ",".join(["=x"] * count + [str(i) for i in range(count)])
+        any_register = "v" if self.lanes == 16 else "x"  # "x" is the first sixteen
+        text = ",".join([f"={any_register}"] * count + [str(i) for i in range(count)])
         code = ir.InlineAsm(ir.FunctionType(many, [kind] * count), "", text, True)
         made = self.builder.call(code, values)
         if count == 1:

@@ -92,14 +92,21 @@ def _refused(view: NodeView) -> str | None:
 
 def _resident(view: NodeView) -> int:
     """Give the bytes of packed weights; none are kept of weights that are fed."""
-    if any(view.has_input(i) and view.constant(i) is None for i in _WEIGHTS):
-        return 0
     given = view.attributes
+    known = [view.constant(i) for i in range(5)]
+    codes, scales = known[1:3]
+    if any(view.has_input(i) and known[i] is None for i in _WEIGHTS):
+        return 0
+    if codes is None or scales is None or not codes.size:
+        return 0
     k, n, block, bits = (
         given.get(name, 4) for name in ("K", "N", "block_size", "bits")
     )
-    zeros = zero_points(view.constant(3), bits, n, -(-k // block))
-    return packed_nbytes(n, k, block, bits, view.constant(2), zeros)
+    blocks = -(-k // block)
+    zeros = zero_points(known[3], bits, n, blocks)
+    if (groups := known[4]) is not None:
+        blocks = len(sorted_by_block(groups.reshape(-1)[:k], block)[1])
+    return packed_nbytes(n, blocks, block, bits, scales, zeros)
 
 
 @TABLE.kernel(

@@ -79,7 +79,7 @@ def _emit(v: Vectors, kind: str, step: int, planes: int, args: Any) -> None:
     times = b.trunc(factor, I32)
     whole = b.sdiv(_at_least_0(v, count), v.constant(I64, step))
 
-    def one(i: Any, *, part: bool) -> None:
+    def one(i: Any, *, part: bool) -> list[Any]:
         start = v.add(x, v.times(i, step * size))
         left = b.sub(count, v.times(i, step)) if part else None
         values = load_floats(v, kind, start, step, left)
@@ -94,11 +94,12 @@ def _emit(v: Vectors, kind: str, step: int, planes: int, args: Any) -> None:
         ]
         narrow = b.trunc(codes, vector(I8, step))
         v.store(v.shuffle(narrow, order), v.add(q, v.times(i, step)), 4)
+        return []
 
     least = b.select(b.icmp_signed("<", whole, steps), whole, steps)
-    v.loop(least, [], lambda i, _: one(i, part=False) or [])
+    v.loop(least, [], lambda i, _: one(i, part=False))
     rest = b.sub(steps, least)
-    v.loop(rest, [], lambda i, _: one(b.add(i, least), part=True) or [])
+    v.loop(rest, [], lambda i, _: one(b.add(i, least), part=True))
 
 
 def _codes(v: Vectors, values: Any) -> tuple[Any, Any, Any]:

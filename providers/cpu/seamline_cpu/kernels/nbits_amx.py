@@ -12,6 +12,7 @@ rows; below :data:`FROM_ROWS` the 8-bit products are quicker.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -121,7 +122,7 @@ def _emit_unpack(v: Vectors, form: Form, args: Any) -> None:
         tile = v.times(b.sdiv(i, v.constant(I64, in_tile)), _PAIR)
         place = v.times(b.srem(i, v.constant(I64, in_tile)), TILE // in_tile)
         to = v.add(out, tile, place)
-        for _, lane in parts_of(v, 1):
+        for lane in [lane for _, lane in parts_of(v, 1)]:
             scale, zero = weights.scales(v.add(start, after), lane)
             for word in range(form.words):
                 at = v.add(codes, 4 * (GROUP * word + lane))
@@ -149,7 +150,7 @@ def _rounded(v: Vectors, value: Any) -> Any:
     return b.and_(bits, v.constant(words, 0xFFFF0000))
 
 
-def _product(variant: str, tiles: type[Tiles]) -> Any:
+def _product(variant: str, tiles: Callable[[Vectors], Tiles]) -> Any:
     """
     Make the intrinsic that adds 32 rows times two groups to their sums.
 
@@ -200,7 +201,7 @@ def _emit_product(v: Vectors, t: Tiles, args: Any) -> None:
         t.store(i, place, 128)
 
 
-def _switches(variant: str, tiles: type[Tiles]) -> tuple[Any, Any]:
+def _switches(variant: str, tiles: Callable[[Vectors], Tiles]) -> tuple[Any, Any]:
     """Make the intrinsics that configure and release the tiles."""
 
     def begin(context: Any, address: Any) -> Any:
@@ -240,7 +241,7 @@ def _clear(half: int) -> None:
 
 @functools.cache
 def amx_products(
-    form: Form, variant: str = "amx", tiles: type[Tiles] = Tiles
+    form: Form, variant: str = "amx", tiles: Callable[[Vectors], Tiles] = Tiles
 ) -> Command:
     """Give the command that multiplies tiles of activations by weights."""
     unpack, product = _unpacker(variant, form), _product(variant, tiles)

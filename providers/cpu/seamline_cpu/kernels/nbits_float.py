@@ -3,9 +3,8 @@ Packed codes times float32 activations: codes become floats in registers.
 
 A code minus its zero point is exact. Few rows: a step's products are added up and scaled
 once, since the unpacking is the work. From :data:`FOLDED` rows on the scale is taken into
-the weight, which serves all rows, and every sum stays in its register along all of K; the
-unpacking then hides behind the multiplications, which have ports of their own, so that
-nothing is gained from unpacking a panel to memory first.
+the weight, which serves all rows, and every sum stays in its register along all of K. From
+some dozen rows on it is quicker to unpack to memory (:mod:`.nbits_panels`).
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from seamline_cpu.kernels.nbits_layout import GROUP, Form
 from seamline_cpu.kernels.nbits_tiles import AHEAD, load_scales, parts_of, store_rows
 from seamline_cpu.vectors import F32, I8, I16, I32, Vectors, vector
 
-__all__ = ["int8_tile"]
+__all__ = ["emit", "int8_tile"]
 
 
 @attrs.frozen
@@ -46,14 +46,17 @@ class _Tile:
         self.words = vector(I32, v.lanes)
         self.in_words = v.has_byte_dot or form.bits == 8
 
-    def dots(self, step: _Step, starts: list[list[Any]]) -> list[list[Any]]:
-        """Add a step's products to int32 ``starts``, by row and part."""
+    def dots(self, step: _Step, zeros: list[Any]) -> list[list[Any]]:
+        """Give the sums of a step's products, by row and part, as int32."""
         if self.in_words:
-            return self._products(step, starts)
+            return self._products(step, self.starts(step, zeros))
         blank: list[list[Any]] = [[None] * len(self.parts) for _ in step.q]
+        pairs = self._products(step, blank)
+        # Loaded after the products: LLVM would not wait, and keep them in memory.
+        starts = self.starts(step, zeros)
         return [
-            [self.v.widen_pairs(a, b) for a, b in zip(start, pairs, strict=True)]
-            for start, pairs in zip(starts, self._products(step, blank), strict=True)
+            [self.v.widen_pairs(a, b) for a, b in zip(*row, strict=True)]
+            for row in zip(starts, pairs, strict=True)
         ]
 
     def _products(self, step: _Step, sums: list[list[Any]]) -> list[list[Any]]:
@@ -160,7 +163,7 @@ def int8_tile(variant: str, form: Form, rows: int, groups: int) -> Any:
     ) -> Any:  # fmt: skip
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             v = Vectors(builder, variant)
-            _emit(v, Form(bits, depth, half, zero), rows, groups, args)
+            emit(v, Form(bits, depth, half, zero), rows, groups, args)
             return context.get_dummy_value()
 
         return types.void(*[types.int64] * 15), generate
@@ -168,7 +171,8 @@ def int8_tile(variant: str, form: Form, rows: int, groups: int) -> Any:
     return native(tile)
 
 
-def _emit(v: Vectors, form: Form, rows: int, groups: int, args: Any) -> None:
+def emit(v: Vectors, form: Form, rows: int, groups: int, args: Any) -> None:
+    """Emit the code of :func:`int8_tile`'s intrinsic, from its arguments."""
     (w, across, record, after, q, q_pitch, scale, total, s_pitch, blocks, steps, bias, y,
      pitch, columns) = args  # fmt: skip
     b, tile = v.builder, _Tile(v, form, groups)
@@ -193,7 +197,7 @@ def _emit(v: Vectors, form: Form, rows: int, groups: int, args: Any) -> None:
                 for place in step.codes:
                     for line in range(form.words + 1):
                         v.prefetch(v.add(place, AHEAD + 64 * line))
-            dots = tile.dots(step, tile.starts(step, zeros))
+            dots = tile.dots(step, zeros)
             return tile.scaled(step, dots, scales, zeros, sums)
 
         return v.loop(steps, sums, turn)

@@ -140,14 +140,11 @@ class Packed:
 
 
 def packed_nbytes(
-    n: int, k: int, block: int, bits: int, scales: Array, zeros: Array | None
+    n: int, blocks: int, block: int, bits: int, scales: Array, zeros: Array | None
 ) -> int:
-    """Give the bytes that :func:`pack` makes of weights in their own order."""
-    return (
-        fewest_groups(n)
-        * -(-k // block)
-        * _form(bits, block, scales, zeros)[0].record(block)
-    )
+    """Give the bytes that :func:`pack` makes of N rows of blocks."""
+    form, _ = _form(bits, block, scales, zeros)
+    return fewest_groups(n) * blocks * form.record(block)
 
 
 def fewest_groups(n: int) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from seamline.kernels import Run
@@ -19,14 +21,13 @@ from seamline_cpu.kernels.nbits_panels import (
     stacked_rows,
 )
 from seamline_cpu.tiles import ROWS
+from seamline_cpu.vectors import Vectors
 
 __all__ = ["PANELS_FROM", "by_panels", "by_tiles", "fill", "room"]
 
 f4 = np.float32
 #: Rows from which float32 weights are unpacked to memory, by 32-bit lanes in a register.
-#: Never where registers are of eight: AVX2's processors unpack on ports that multiplications
-#: leave free, and those of AVX-512 share them.
-PANELS_FROM = {16: 48, 8: 1 << 62, 4: 24}
+PANELS_FROM = {16: 48, 8: 12, 4: 24}
 _PANELS = 2  # panels that are unpacked together
 
 
@@ -86,7 +87,7 @@ def by_panels(
 
 def by_tiles(
     packed: Packed, x: Array, kind: str, bias: Array, y: Array, threads: int, *,
-    variant: str = "amx", tiles: type[Tiles] = Tiles,
+    variant: str = "amx", tiles: Callable[[Vectors], Tiles] = Tiles,
 ) -> list[Run]:  # fmt: skip
     """
     Bind a product in bfloat16; see :mod:`.nbits_amx`.

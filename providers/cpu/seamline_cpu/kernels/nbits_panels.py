@@ -80,21 +80,20 @@ def _emit(v: Vectors, form: Form, args: Any) -> None:
 
     def block(i: Any, _: list[Any]) -> list[Any]:
         codes = v.add(w, b.mul(i, record))
-        scales = [
-            weights.scales(v.add(codes, after), lane) for _, lane in parts_of(v, 1)
-        ]
+        lanes = [lane for _, lane in parts_of(v, 1)]
+        scales = [weights.scales(v.add(codes, after), lane) for lane in lanes]
 
         def word(j: Any, _: list[Any]) -> list[Any]:
             number = b.add(b.mul(b.mul(i, steps), v.constant(j.type, form.words)), j)
             lines = v.every(
                 v.add(out, b.mul(number, v.times(pitch, each))), pitch, each
             )
-            for (_, lane), (scale, zero) in zip(parts_of(v, 1), scales, strict=True):
+            for lane, (scale, zero) in zip(lanes, scales, strict=True):
                 place = v.add(codes, v.times(j, 4 * GROUP), 4 * lane)
                 raw = v.load(weights.words, place, 4)
-                for k, line in enumerate(lines):
+                for k, to in enumerate(lines):
                     value = b.fmul(weights.weight(raw, k, zero), scale)
-                    v.store(value, v.add(line, 4 * lane), 4)
+                    v.store(value, v.add(to, 4 * lane), 4)
             return []
 
         v.loop(v.times(steps, form.words), [], word)
