@@ -10,6 +10,7 @@ import numpy as np
 
 from seamline.kernels import Call, Run
 from seamline.provider import NodeView
+from seamline_cpu.commands import joined
 from seamline_cpu.integer_tiles import VARIANT
 from seamline_cpu.kernels.convolution import compact, in_order
 from seamline_cpu.kernels.convolution_dense import (
@@ -29,6 +30,7 @@ from seamline_cpu.kernels.convolution_words import (
     words_bytes,
 )
 from seamline_cpu.kernels.fitting import Check, all_of, dims, unlike
+from seamline_cpu.kernels.scaled_commands import bind_requantized
 from seamline_cpu.kernels.transformed_blocks import (
     pack_transformed,
     packed_shape,
@@ -105,11 +107,11 @@ def _sum_bytes(view: NodeView, weights: int) -> tuple[int, int]:
     each = view.inputs[weights].sizes[0] // groups  # type: ignore[union-attr]
     threads = threads_here()
     if not suits_words(window):
-        return scratch_bytes(window, channels, threads, words=True), 8 * size
+        return scratch_bytes(window, channels, threads, words=True), 4 * size
     need = words_bytes(window, channels, threads)
     if suits_transformed(window, channels, each):
         need = max(need, transformed_bytes(window, channels, threads))
-    return need, 8 * size
+    return need, 4 * size
 
 
 def _resident(weights: int, view: NodeView) -> int:
@@ -242,24 +244,11 @@ def qlinear_conv(call: Call) -> Run:
     inner, outer = _sum_bytes(call.view, 3)
     scratch = scratch_of(call, outer + 128 + inner)
     sums = scratch[: 4 * out.size].view(np.int32).reshape(out.shape)
-    scaled = scratch[4 * out.size : outer].view(np.float32).reshape(out.shape)
-    return in_order(
-        _sums(call, sums, scratch[outer:], 3, 8), _rounding(call, sums, scaled)
-    )
-
-
-def _rounding(call: Call, sums: _Array, scaled: _Array) -> Run:
-    out = call.outputs[0]
+    multiply = _sums(call, sums, scratch[outer:], 3, 8)
     x_scale, w_scale, y_scale, y_zero = (call.inputs[i] for i in (1, 4, 6, 7))
-    shape = (-1, *(1,) * (out.ndim - 2))
-    limits = np.iinfo(out.dtype)
-
-    def run() -> None:
-        factor = x_scale.reshape(()) * w_scale / y_scale.reshape(())
-        np.multiply(sums, factor.reshape(shape) if factor.size > 1 else factor, scaled)
-        np.rint(scaled, scaled)
-        np.add(scaled, np.float32(y_zero.reshape(())), scaled)
-        np.clip(scaled, limits.min, limits.max, scaled)
-        np.copyto(out, scaled, casting="unsafe")
-
-    return run
+    rows = out.reshape(out.shape[0] * out.shape[1], -1)
+    finish = bind_requantized(
+        sums.reshape(rows.shape), (w_scale, x_scale), y_scale, y_zero, rows,
+        call.options.get("num_threads") or 1,
+    )  # fmt: skip
+    return joined([multiply, finish]) or in_order(multiply, finish)

@@ -19,11 +19,13 @@ import numpy as np
 from seamline.kernels import Call, Run
 from seamline.provider import Array, NodeView
 from seamline.tensors import Dim
-from seamline_cpu.binding import nothing
+from seamline_cpu.binding import in_order, nothing
+from seamline_cpu.commands import joined
 from seamline_cpu.integer_tiles import VARIANT
 from seamline_cpu.kernels.byte_product import BytePanels, bind_bytes
 from seamline_cpu.kernels.fitting import Check, dims, unlike
 from seamline_cpu.kernels.rows import threads_of
+from seamline_cpu.kernels.scaled_commands import bind_requantized
 from seamline_cpu.table import TABLE
 
 __all__ = ["bind_product"]
@@ -185,7 +187,36 @@ def qlinear_matmul(call: Call) -> Run:
     a, b, y = call.inputs[0], call.inputs[3], call.outputs[0]
     sums = np.empty(y.shape, np.int32)
     multiply = bind_product(call, a, b, 3, (2, 5), sums)
-    a_scale, b_scale, y_scale, y_zero = (call.input(i) for i in (1, 4, 6, 7))
+    scales, y_scale, y_zero = (call.inputs[1], call.inputs[4]), *call.inputs[6:8]
+    if not _are_plain(scales, y_scale, y_zero, y):
+        return in_order([multiply, _rounded(call, sums)])
+    rows = y.reshape(-1, y.shape[-1] if b.ndim > 1 else 1)
+    finish = bind_requantized(
+        sums.reshape(rows.shape),
+        scales,
+        y_scale,
+        y_zero,
+        rows,
+        threads_of(call.options),
+    )
+    return joined([multiply, finish]) or in_order([multiply, finish])
+
+
+def _are_plain(
+    scales: tuple[Array, Array], y_scale: Array, y_zero: Array, y: Array
+) -> bool:
+    """Tell whether the command takes the scales: by row of a matrix, and by column."""
+    by_row = scales[0].size == 1 or (scales[0].ndim == 1 and y.ndim == 2)
+    by_column = scales[1].size == 1 or scales[1].ndim == 1
+    singles = y_scale.size == y_zero.size == 1
+    single = all(s.dtype == np.float32 for s in (*scales, y_scale))
+    return by_row and by_column and singles and single and bool(y.size)
+
+
+def _rounded(call: Call, sums: Array) -> Run:
+    """Bind what scales, rounds and saturates, where scales are of any form."""
+    y = call.outputs[0]
+    a_scale, b_scale, y_scale, y_zero = (call.inputs[i] for i in (1, 4, 6, 7))
     info = np.iinfo(y.dtype)
 
     def run() -> None:
@@ -196,7 +227,6 @@ def qlinear_matmul(call: Call) -> Run:
         )
         zero = y_zero.astype(np.float32)
         zero = zero[:, None] if zero.ndim == 1 and zero.size > 1 else zero
-        multiply()
         scaled = np.rint(sums * factor.astype(np.float64))
         np.copyto(y, np.clip(scaled + zero, info.min, info.max), casting="unsafe")
 
