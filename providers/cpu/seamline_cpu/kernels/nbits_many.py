@@ -15,6 +15,7 @@ from seamline_cpu.kernels.nbits_commands import SLOTS, widened
 from seamline_cpu.kernels.nbits_layout import GROUP, Packed
 from seamline_cpu.kernels.nbits_panels import (
     DEPTH,
+    PANEL,
     PANEL_SLOTS,
     panel_products,
     scratch_size,
@@ -28,7 +29,8 @@ __all__ = ["PANELS_FROM", "by_panels", "by_tiles", "fill", "room"]
 f4 = np.float32
 #: Rows from which float32 weights are unpacked to memory, by 32-bit lanes in a register.
 PANELS_FROM = {16: 48, 8: 12, 4: 24}
-_PANELS = 2  # panels that are unpacked together
+_MOST = 8  # panels that are unpacked together: each row is then read for all of them
+_TURNS = 4  # turns of each thread at the weights
 
 
 def fill(arguments: Array, slots: tuple[str, ...], **values: int) -> None:
@@ -68,7 +70,9 @@ def by_panels(
         room(m, packed.depth),
         np.empty((-(-m // ROWS), packed.depth, ROWS), f4),
     )
-    stride = scratch_size(max(DEPTH, packed.block), _PANELS)
+    panels = -(-len(packed.data) // PANEL)
+    per = min(_MOST, max(1, panels // (_TURNS * threads)))
+    stride = scratch_size(max(DEPTH, packed.block), per)
     scratch = np.zeros((threads, stride), f4)
     where = {"x": values.ctypes.data, "x_pitch": values.strides[0]}
     a, b = (np.zeros(len(names), np.int64) for names in (SLOTS, PANEL_SLOTS))
@@ -76,7 +80,7 @@ def by_panels(
     fill(
         b, PANEL_SLOTS, next_at=b.ctypes.data + 8 * PANEL_SLOTS.index("next"), m=m,
         a=where["x"], a_pitch=where["x_pitch"], left=left.ctypes.data, block=packed.block,
-        bias=bias.ctypes.data, y=y.ctypes.data, per=_PANELS, scratch=scratch.ctypes.data,
+        bias=bias.ctypes.data, y=y.ctypes.data, per=per, scratch=scratch.ctypes.data,
         stride=4 * stride, **_weights(packed),
     )  # fmt: skip
     keep = (x, bias, y, packed, values, left, scratch)
