@@ -28,10 +28,17 @@ def huge(nbytes: int) -> Array:
     They are given back when no array refers to them.
     """
     align = _HUGE if nbytes >= _HUGE else _LINE
-    pages = mmap.mmap(-1, max(nbytes, 1) + align)
+    pages = _mapped(max(nbytes, 1) + align)
     if nbytes >= _HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
         with contextlib.suppress(OSError):  # a kernel without them
             pages.madvise(mmap.MADV_HUGEPAGE)
     whole = np.frombuffer(pages, np.uint8)
     start = -whole.ctypes.data % align
     return whole[start : start + nbytes]
+
+
+def _mapped(nbytes: int) -> mmap.mmap:
+    # Python's own choice is shared memory, which has large pages by another setting.
+    if hasattr(mmap, "MAP_PRIVATE") and hasattr(mmap, "MAP_ANONYMOUS"):
+        return mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    return mmap.mmap(-1, nbytes)

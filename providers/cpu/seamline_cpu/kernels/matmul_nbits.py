@@ -121,7 +121,7 @@ def matmul_nbits(call: Call) -> Run:
     if call.input(1).size == 0:  # an omitted projection
         return lambda: y.fill(0) if bias is None else np.copyto(y, bias)
     given = [i for i in _WEIGHTS if call.view.has_input(i)]
-    form = f"nbits {sorted(call.view.attributes.items())}"
+    form = f"nbits {[call.attr(name) for name in ('K', 'N', 'bits', 'block_size')]}"
     if all(call.constant(i) is not None for i in given):
         return _bound(call, call.resident(form, given, lambda: _packed(call)))
     return lambda: _bound(call, _packed(call))()
