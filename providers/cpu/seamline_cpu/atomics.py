@@ -142,6 +142,7 @@ def _pointer_to(element: Any) -> Any:
 
 floats = _pointer_to(types.float32)
 doubles = _pointer_to(types.float64)
+ints = _pointer_to(types.int32)
 longs = _pointer_to(types.int64)
 bytes_at = _pointer_to(types.uint8)
 shorts = _pointer_to(types.uint16)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from seamline.provider import NodeView
+from seamline_cpu.instruction_sets import converts_half
 from seamline_cpu.kernels.activation_commands import FORMULAS
 from seamline_cpu.kernels.broadcast_commands import BINARY, UNARY
 from seamline_cpu.kernels.cast_commands import CAST
@@ -25,11 +26,11 @@ _ONLY_FLOAT = frozenset({"float32"})
 #: Operators whose float32 form is made of commands.
 _FLOAT = (
     *BINARY, *UNARY, *FORMULAS, "AveragePool", "BatchNormalization", "Conv", "ConvTranspose",
-    "Gemm", "GlobalAveragePool", "GlobalMaxPool", "GRU", "IsNaN", "LRN", "LSTM",
+    "Cos", "DynamicQuantizeLinear", "Gemm", "GlobalAveragePool", "GlobalMaxPool", "GRU", "IsNaN", "LRN", "LSTM",
     "LayerNormalization", "LogSoftmax", "MatMul", "MaxPool", "Mean", "Pow",
     "RMSNormalization", "RNN", "ReduceL1", "ReduceL2", "ReduceMax", "ReduceMean", "ReduceMin",
-    "ReduceSum", "ReduceSumSquare", "SimplifiedLayerNormalization", "Softmax", "Sum",
-    f"{_CONTRIB}FusedConv", f"{_CONTRIB}FusedMatMul", f"{_CONTRIB}Gelu",
+    "ReduceSum", "ReduceSumSquare", "SimplifiedLayerNormalization", "Sin", "Softmax", "Sum",
+    f"{_CONTRIB}DynamicQuantizeLSTM", f"{_CONTRIB}FusedConv", f"{_CONTRIB}FusedMatMul", f"{_CONTRIB}Gelu",
     f"{_CONTRIB}QuickGelu", f"{_CONTRIB}SimplifiedLayerNormalization",
 )  # fmt: skip
 _COUNTED = ("Add", "Sub", "Mul", "Div", "Max", "Min")
@@ -41,6 +42,8 @@ _TYPES: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(_COUNTED, _ONLY_FLOAT | COUNTED),
     **dict.fromkeys(_COMPARISONS, COMPARED),
     **dict.fromkeys(_LOGIC, frozenset({"bool"})),
+    **dict.fromkeys(("ConvInteger", "MatMulInteger"), frozenset({"int8", "uint8"})),
+    f"{_CONTRIB}MatMulNBits": frozenset({"bfloat16", "float16", "float32"}),
     "Cast": CAST,
 }
 #: Operators that move elements of any type but text, or leave them where they are.
@@ -114,7 +117,26 @@ def _power(node: NodeView) -> str | None:
     return f"{IN_PYTHON}: only exponents of {sorted(_EXPONENTS)} have compiled commands"
 
 
+def _of_integers(node: NodeView) -> str | None:
+    for index, what in {1: "weight", 3: "weights' zero point"}.items():
+        if node.has_input(index) and node.constant(index) is None:
+            return f"{IN_PYTHON}: its {what} is not constant"
+    return None
+
+
+def _of_packed(node: NodeView) -> str | None:
+    names = {1: "weight", 2: "scale", 3: "zero point", 4: "g_idx", 5: "bias"}
+    for index, what in names.items():
+        if node.has_input(index) and node.constant(index) is None:
+            return f"{IN_PYTHON}: its {what} is not constant"
+    kind = node.tensor(0)
+    if kind is not None and kind.dtype == "float16" and not converts_half():
+        return f"{IN_PYTHON}: this processor does not convert float16"
+    return None
+
+
 _EXPONENTS = frozenset({-1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 3.0})
 _FORMS: Mapping[str, Callable[[NodeView], str | None]] = {
-    "Cast": _cast, "Pow": _power, "Resize": _resize, "Upsample": _resize,
+    "Cast": _cast, "ConvInteger": _of_integers, "MatMulInteger": _of_integers, "Pow": _power,
+    "Resize": _resize, "Upsample": _resize, f"{_CONTRIB}MatMulNBits": _of_packed,
 }  # fmt: skip

@@ -6,7 +6,7 @@ mixes up signatures when two processes fill it at once, because it numbers its d
 through an index. It also keys a function by its own source file alone. Here a file is
 named by the hash of all that the code depends on: signature, CPU and its features,
 byte code, Numba's and NumPy's versions, and the sources and constants of everything that
-the function calls. A file starts with the digest of its content, is written aside and
+the function calls, or that emits code for it. A file starts with the digest of its content, is written aside and
 moved into place, and whatever is wrong with it means that the function is compiled anew.
 """
 
@@ -19,6 +19,7 @@ import pickle
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from types import FunctionType
 from typing import Any
 
 import numba
@@ -30,6 +31,7 @@ __all__ = ["SafeCache", "attach", "counts", "folders"]
 
 _DIGEST = 32
 _SUFFIX = ".nbc"
+_OURS = __name__.partition(".")[0]
 _SCALARS = (bool, int, float, str, tuple, np.generic, np.dtype)
 _warned: set[str] = set()
 _folders: set[str] = set()
@@ -93,6 +95,19 @@ class SafeCache(caching.FunctionCache):  # type: ignore[misc]
             self._impl.filename_base,
             _stamp(function),
         )
+
+    def _index_key(self, sig: Any, codegen: Any) -> Any:
+        """
+        Leave closures to the stamp.
+
+        Numba pickles what a function closes over; an intrinsic pickles to something else
+        in each process, so that nothing would be found again.
+        """
+        cells = self._py_func.__closure__ or ()
+        if not all(_is_told(cell.cell_contents) for cell in cells):
+            return super()._index_key(sig, codegen)
+        code = hashlib.sha256(self._py_func.__code__.co_code).hexdigest()
+        return sig, codegen.magic_tuple(), code
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Give the compiled code for a signature, or None to have it compiled."""
@@ -182,9 +197,21 @@ def _facts(function: Callable[..., Any], seen: set[int]) -> Iterator[str]:
                            (*closed, *named), strict=True):  # fmt: skip
         if isinstance(value, _SCALARS):
             yield f"{name}={value!r}"
-        inner = getattr(value, "py_func", None) or getattr(value, "_defn", None)
-        if inner is not None and hasattr(inner, "__code__"):
+        inner = getattr(value, "py_func", None) or getattr(value, "_defn", value)
+        ours = str(getattr(inner, "__module__", "")).startswith(_OURS)
+        if isinstance(inner, FunctionType) and (ours or inner is not value):
             yield from _facts(inner, seen)
+        elif (
+            isinstance(inner, type) and ours
+        ):  # emits code, such as a builder of vectors
+            yield f"{name} {_source_digest(inspect.getfile(inner))}"
+
+
+def _is_told(value: Any) -> bool:
+    """Tell whether the facts about a function cover a value that it closes over."""
+    return isinstance(value, (*_SCALARS, FunctionType)) or any(
+        hasattr(value, name) for name in ("py_func", "_defn")
+    )
 
 
 def _names(code: Any) -> tuple[str, ...]:

@@ -37,13 +37,20 @@ def seamline_providers() -> Sequence[ProviderSpec]:
         "where its worker threads run: auto (each on a core of its own, off the caller's), "
         "none, or cores such as 0+2",
     )
+    variant = Option(
+        "int4_variant",
+        str,
+        "",
+        "instructions for weights of 2, 4 and 8 bits; empty for the best there are",
+        choices=("", "amx", "avx512vnni", "avxvnni", "avx2", "portable"),
+    )
     return [
         ProviderSpec(
             "cpu",
             _create,
             "NumPy and Numba kernels on the host",
             contract_version=CONTRACT_VERSION,
-            options=(threads, pinning),
+            options=(threads, pinning, variant),
             aliases=("CPUExecutionProvider",),
         )
     ]

@@ -13,7 +13,8 @@ from __future__ import annotations
 import platform
 from typing import Any
 
-from seamline_cpu.ir import binding, cgutils, config, ir, types
+from seamline_cpu.instruction_sets import features
+from seamline_cpu.ir import cgutils, ir, types
 from seamline_cpu.jit import native
 
 __all__ = [
@@ -30,17 +31,10 @@ __all__ = [
 ]
 
 
-def _features() -> str:
-    """Give the features that Numba compiles for."""
-    if config.CPU_NAME is not None or config.CPU_FEATURES is not None:
-        return str(config.CPU_FEATURES or "")
-    return str(binding.get_host_cpu_features().flatten())
-
-
-LANES = 16 if "+avx512f" in _features() else 8  #: floats in a vector register
+LANES = 16 if "avx512f" in features() else 8  #: floats in a vector register
 ROWS = 6
 COLUMNS = 2 * LANES
-PAIRS = "+avx2" in _features() and platform.machine() in ("x86_64", "AMD64")
+PAIRS = "avx2" in features() and platform.machine() in ("x86_64", "AMD64")
 _F32 = ir.FloatType()
 _I32 = ir.IntType(32)
 _I64 = ir.IntType(64)

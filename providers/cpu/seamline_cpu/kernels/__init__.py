@@ -31,6 +31,7 @@ from seamline_cpu.kernels import machine_learning_labels as machine_learning_lab
 from seamline_cpu.kernels import matmul as matmul
 from seamline_cpu.kernels import matmul_integer as matmul_integer
 from seamline_cpu.kernels import matmul_nbits as matmul_nbits
+from seamline_cpu.kernels import matmul_scaled as matmul_scaled
 from seamline_cpu.kernels import ngrams as ngrams
 from seamline_cpu.kernels import padding as padding
 from seamline_cpu.kernels import pooling as pooling
@@ -39,6 +40,7 @@ from seamline_cpu.kernels import powers as powers
 from seamline_cpu.kernels import quantize as quantize
 from seamline_cpu.kernels import random as random
 from seamline_cpu.kernels import recurrent as recurrent
+from seamline_cpu.kernels import recurrent_bytes as recurrent_bytes
 from seamline_cpu.kernels import reductions as reductions
 from seamline_cpu.kernels import regions as regions
 from seamline_cpu.kernels import resizing as resizing

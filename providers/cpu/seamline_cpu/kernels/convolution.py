@@ -47,7 +47,7 @@ from seamline_cpu.kernels.windows import (
 from seamline_cpu.kernels.windows_fitting import unfit_convolution
 from seamline_cpu.table import TABLE
 
-__all__ = ["as_float32", "bind_float32", "convolve", "float32_bytes"]
+__all__ = ["as_float32", "bind_float32", "compact", "convolve", "float32_bytes"]
 
 _Array = np.ndarray[Any, Any]
 _HALVES = ("float16", "bfloat16")
@@ -193,7 +193,7 @@ def _window(
     return window_of(view, x[2:], y[2:], w[2:])
 
 
-def _compact(window: Window) -> Window:
+def compact(window: Window) -> Window:
     """Give three axes of which the last, along which vectors lie, is not of one pixel."""
     wide = window.in_three()
     last = (wide.sizes[2], wide.outs[2], wide.kernel[2])
@@ -214,7 +214,7 @@ def _workspace(view: NodeView) -> int:
     if kinds[0].dtype == "float64" or len(x) > 5 or 0 in y:  # type: ignore[union-attr]
         return 0
     groups = view.attributes.get("group", 1)
-    window = _compact(_window(view, x, w, y))
+    window = compact(_window(view, x, w, y))
     inner = float32_bytes(window, w[1], w[0] // groups, threads_here())
     return wide_bytes(kinds[0].dtype, x, y) + inner  # type: ignore[union-attr]
 
@@ -238,7 +238,7 @@ def conv(call: Call) -> Run:
         return _nothing
     if x.dtype == np.float64 or x.ndim > 5:
         return _by_numpy(call, window)
-    window = _compact(window)
+    window = compact(window)
     groups = call.attr("group", 1)
     threads = max(threads_here(), call.options.get("num_threads") or 1)
     need = float32_bytes(window, w.shape[1], w.shape[0] // groups, threads)

@@ -18,6 +18,7 @@ from seamline_cpu.kernels.pointwise import (
     Formula,
     bind_ufunc,
 )
+from seamline_cpu.kernels.sine_commands import SINES, bind_sine
 from seamline_cpu.table import TABLE
 
 __all__: list[str] = []
@@ -55,6 +56,8 @@ def _of_ufunc(ufunc: Any, least: int, call: Call) -> Run:
     native = bind_unary(op, call, x, out) if op in UNARY else None
     if op == "Not":
         native = bind_not(call, x, out)
+    if op in SINES:
+        native = bind_sine(op, call, x, out)
     return native or bind_ufunc(call, ufunc, x, least=least)
 
 

@@ -159,6 +159,18 @@ def skip_layer_normalization(node: NodeView) -> list[ValueType | None]:
     return _asked(node, [x, statistic, statistic, x])
 
 
+@TABLE.infer("DynamicQuantizeLSTM", domain=CONTRIB)
+def dynamic_quantize_lstm(node: NodeView) -> list[ValueType | None]:
+    """Give LSTM's outputs; R is ``(directions, hidden, 4 hidden)``."""
+    x, weights = _shape_of(node, 0), _shape_of(node, 2)
+    if not x or not weights or len(x) != 3 or len(weights) != 3:
+        return []
+    ways, size, _ = weights
+    state = TensorType("float32", (ways, x[1], size))
+    every = TensorType("float32", (x[0], ways, x[1], size))
+    return _asked(node, [every, state, state])
+
+
 @TABLE.infer("FusedMatMul", domain=CONTRIB)
 def fused_matmul(node: NodeView) -> list[ValueType | None]:
     """Give a matrix product's type once the operands are turned as asked."""

@@ -1,7 +1,8 @@
 """
 Products of 8-bit integers, exact: MatMulInteger and QLinearMatMul.
 
-Both operands are moved into [-128, 127], so a product is at most 2**14 and a sum of 1024
+A constant right matrix is packed for compiled tiles of integers. Otherwise BLAS multiplies
+floats: both operands are moved into [-128, 127], so a product is at most 2**14 and a sum of 1024
 of them at most 2**24: float32 holds every partial sum exactly, in whatever order BLAS
 adds. Longer sums are cut into runs of 1024 that are added as integers. Zero points enter
 through the sums of rows and columns: ``sum((a - p)(b - q)) = sum(ab) - p sum(b) - q
@@ -10,7 +11,7 @@ sum(a) + K p q``, in 32 bits that wrap, as ONNX allows.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
 from typing import Any
 
 import numpy as np
@@ -18,17 +19,23 @@ import numpy as np
 from seamline.kernels import Call, Run
 from seamline.provider import Array, NodeView
 from seamline.tensors import Dim
+from seamline_cpu.binding import in_order, nothing
+from seamline_cpu.commands import joined
+from seamline_cpu.integer_tiles import VARIANT
+from seamline_cpu.kernels.byte_product import BytePanels, bind_bytes
 from seamline_cpu.kernels.fitting import Check, dims, unlike
-from seamline_cpu.kernels.packed_product import pack_panels, packed
 from seamline_cpu.kernels.rows import threads_of
+from seamline_cpu.kernels.scaled_commands import bind_requantized
 from seamline_cpu.table import TABLE
 
-__all__ = ["integer_product"]
+__all__ = ["bind_product"]
 
 _BYTES = ("int8", "uint8")
 _EXACT_RUN = 1024
-#: Bytes of a float32 copy of a constant weight that may be kept for the session.
-_KEEP = 64 << 20
+_BECAUSE = (
+    "a constant right side is packed for exact products of 16-bit pairs, else BLAS "
+    f"multiplies floats that stay exact; {VARIANT.because}"
+)
 
 
 def _signed(x: Array, out: Array | None = None) -> Array:
@@ -53,69 +60,62 @@ def _middle(zero: Array | None, x: Array, axis: int) -> Array:
     return value
 
 
-def integer_product(
-    call: Call, a: Array, b: Array, b_index: int, zeros: tuple[Array | None, Array | None],
-    shape: tuple[int, ...],
-) -> Callable[[], Array]:  # fmt: skip
+def bind_product(
+    call: Call, a: Array, b: Array, b_index: int, zeros: tuple[int, int], out: Array
+) -> Run:
     """
     Bind the product of 8-bit matrices less their zero points.
 
-    Returns
-    -------
-    A function that gives the int32 product, of ``shape``.
+    Parameters
+    ----------
+    b_index
+        Which input ``b`` is: a constant one is packed.
+    zeros
+        Which inputs are the zero points of ``a`` and ``b``.
+    out
+        int32, C-contiguous; takes the sums, which wrap.
     """
+    if not out.size:
+        return nothing
+    p, q = (call.input(index) for index in zeros)
+    if _suits_panels(call, a, b_index, zeros):
+        columns = b.reshape(-1, 1) if b.ndim == 1 else b
+        panels = call.resident(
+            f"bytes of {columns.shape}", {b_index}, lambda: BytePanels.of(columns)
+        )
+        y = out.reshape(-1, columns.shape[1])
+        rows = a.reshape(len(y), columns.shape[0])
+        given = panels.zeros(None if q is None else call.constant(zeros[1]))
+        return bind_bytes(rows, p, panels, given, y, threads_of(call.options))
+    return _by_floats(a, b, (p, q), out)
+
+
+def _suits_panels(call: Call, a: Array, b_index: int, zeros: tuple[int, int]) -> bool:
+    """Tell whether compiled tiles take the product: B and its zero points are constant."""
+    b, p, q = call.constant(b_index), *(call.input(index) for index in zeros)
+    if b is None or b.ndim > 2 or (q is not None and call.constant(zeros[1]) is None):
+        return False
+    by_rows = p is None or p.size == 1 or (p.ndim == 1 and a.ndim == 2)
+    return by_rows and a.flags.c_contiguous and (q is None or q.ndim < 2)
+
+
+def _by_floats(
+    a: Array, b: Array, zeros: tuple[Array | None, Array | None], out: Array
+) -> Run:
     left = a[None] if a.ndim == 1 else a
     right = b[:, None] if b.ndim == 1 else b
-    fixed = call.constant(b_index) is not None and b.size * 4 <= _KEEP
-    multiply = _bound(call, left, right, b_index, fixed)
-
-    def columns() -> Array:
-        return _sum(right, -2)
-
-    kept = call.resident("column sums", (b_index,), columns) if fixed else None
+    wide = np.empty(left.shape, np.float32)
     k = np.int32(left.shape[-1])
 
-    def run() -> Array:
-        total = multiply()
-        p, q = _middle(zeros[0], a, -1), _middle(zeros[1], b, -2)
+    def run() -> None:
+        total = _exact(_signed(left, wide), _signed(right))
+        p, q = _middle(zeros[0], left, -1), _middle(zeros[1], right, -2)
         if p.any():
-            total -= p * (columns() if kept is None else kept)
+            total -= p * _sum(right, -2)
         if q.any():
             total -= q * _sum(left, -1)
             total += p * q * k
-        return total.reshape(shape)
-
-    return run
-
-
-def _bound(
-    call: Call, a: Array, b: Array, b_index: int, fixed: bool
-) -> Callable[[], Array]:
-    """Bind the product of operands moved into [-128, 127]: packed where B is constant."""
-    wide = np.empty(a.shape, np.float32)
-    k, n = b.shape[-2:]
-    if not fixed or b.ndim > 2 or 0 in (*a.shape, k, n):
-        return lambda: _exact(_signed(a, wide), _signed(b))
-    cuts = [slice(i, min(i + _EXACT_RUN, k)) for i in range(0, k, _EXACT_RUN)]
-    tag = f"signed panels of {b.shape}"
-    panels = call.resident(
-        tag, (b_index,), lambda: [pack_panels(_signed(b[cut])) for cut in cuts]
-    )
-    rows, threads = wide.reshape(-1, k), threads_of(call.options)
-    part = np.empty((len(rows), n), np.float32)
-    steps = [
-        packed(rows[:, cut], panel, part, threads)
-        for cut, panel in zip(cuts, panels, strict=True)
-    ]
-
-    def run() -> Array:
-        _signed(a, wide)
-        steps[0]()
-        total = part.astype(np.int32)
-        for step in steps[1:]:
-            step()
-            total += part.astype(np.int32)
-        return total.reshape(*a.shape[:-1], n)
+        np.copyto(out, total.reshape(out.shape))
 
     return run
 
@@ -160,26 +160,63 @@ def _unfit_points(*pairs: tuple[int, int, int]) -> Check:
     return check
 
 
+def _resident(index: int, view: NodeView) -> int:
+    b = view.constant(index)
+    return b.nbytes if b is not None and b.ndim < 3 else 0
+
+
 @TABLE.kernel(
     "MatMulInteger", since=10, dtypes={0: _BYTES, 1: _BYTES},
     when=_unfit_points((2, 0, -2), (3, 1, -1)),
+    resident=functools.partial(_resident, 1), variant="int16-pairs", because=_BECAUSE,
 )  # fmt: skip
 def matmul_integer(call: Call) -> Run:
     """Bind MatMulInteger; zero points by tensor, by row of A, by column of B."""
-    y, zeros = call.output(0), (call.input(2), call.input(3))
-    multiply = integer_product(call, call.input(0), call.input(1), 1, zeros, y.shape)
-    return lambda: np.copyto(y, multiply())
+    return bind_product(
+        call, call.inputs[0], call.inputs[1], 1, (2, 3), call.outputs[0]
+    )
 
 
 @TABLE.kernel(
     "QLinearMatMul", since=10, dtypes={0: _BYTES, 3: _BYTES, 7: _BYTES},
     when=_unfit_points((1, 0, -2), (2, 0, -2), (4, 3, -1), (5, 3, -1)),
+    resident=functools.partial(_resident, 3), variant="int16-pairs", because=_BECAUSE,
 )  # fmt: skip
 def qlinear_matmul(call: Call) -> Run:
     """Bind QLinearMatMul: exact sums, one float32 factor, halves to even, saturated."""
-    a, b, y = call.input(0), call.input(3), call.output(0)
-    multiply = integer_product(call, a, b, 3, (call.input(2), call.input(5)), y.shape)
-    a_scale, b_scale, y_scale, y_zero = (call.input(i) for i in (1, 4, 6, 7))
+    a, b, y = call.inputs[0], call.inputs[3], call.outputs[0]
+    sums = np.empty(y.shape, np.int32)
+    multiply = bind_product(call, a, b, 3, (2, 5), sums)
+    scales, y_scale, y_zero = (call.inputs[1], call.inputs[4]), *call.inputs[6:8]
+    if not _are_plain(scales, y_scale, y_zero, y):
+        return in_order([multiply, _rounded(call, sums)])
+    rows = y.reshape(-1, y.shape[-1] if b.ndim > 1 else 1)
+    finish = bind_requantized(
+        sums.reshape(rows.shape),
+        scales,
+        y_scale,
+        y_zero,
+        rows,
+        threads_of(call.options),
+    )
+    return joined([multiply, finish]) or in_order([multiply, finish])
+
+
+def _are_plain(
+    scales: tuple[Array, Array], y_scale: Array, y_zero: Array, y: Array
+) -> bool:
+    """Tell whether the command takes the scales: by row of a matrix, and by column."""
+    by_row = scales[0].size == 1 or (scales[0].ndim == 1 and y.ndim == 2)
+    by_column = scales[1].size == 1 or scales[1].ndim == 1
+    singles = y_scale.size == y_zero.size == 1
+    single = all(s.dtype == np.float32 for s in (*scales, y_scale))
+    return by_row and by_column and singles and single and bool(y.size)
+
+
+def _rounded(call: Call, sums: Array) -> Run:
+    """Bind what scales, rounds and saturates, where scales are of any form."""
+    y = call.outputs[0]
+    a_scale, b_scale, y_scale, y_zero = (call.inputs[i] for i in (1, 4, 6, 7))
     info = np.iinfo(y.dtype)
 
     def run() -> None:
@@ -190,7 +227,7 @@ def qlinear_matmul(call: Call) -> Run:
         )
         zero = y_zero.astype(np.float32)
         zero = zero[:, None] if zero.ndim == 1 and zero.size > 1 else zero
-        scaled = np.rint(multiply().reshape(y.shape) * factor.astype(np.float64))
+        scaled = np.rint(sums * factor.astype(np.float64))
         np.copyto(y, np.clip(scaled + zero, info.min, info.max), casting="unsafe")
 
     return run

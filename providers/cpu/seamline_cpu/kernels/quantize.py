@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -24,7 +23,9 @@ from seamline_cpu.kernels.pointwise import (
     in_sequence,
     share_count,
 )
+from seamline_cpu.kernels.quantize_commands import bind_dynamic
 from seamline_cpu.kernels.quantized_fitting import unfit_scales
+from seamline_cpu.kernels.rows import threads_of
 from seamline_cpu.table import TABLE
 
 __all__: list[str] = []
@@ -190,8 +191,8 @@ def dequantize_linear(call: Call) -> Run:
     "DynamicQuantizeLinear",
     since=11,
     dtypes=("float32",),
-    variant="numba",
-    because=_COMPILED,
+    variant="commands",
+    because="one compiled pass for the range, one to quantise",
 )
 def dynamic_quantize_linear(call: Call) -> Run:
     """
@@ -199,29 +200,5 @@ def dynamic_quantize_linear(call: Call) -> Run:
 
     Where all is 0 the standard's scale of 0 leaves no quotient; the scale is 1 then.
     """
-    x, out, scale_out, zero_out = call.inputs[0], *(call.output(i) for i in range(3))
-    scale, zero = np.ones((), np.float32), np.zeros((), np.uint8)
-    quantized = _quantize_by(call, x, out, scale, zero) if out is not None else None
-
-    def run() -> None:
-        low = np.float32(min(x.min(initial=0), 0))
-        high = np.float32(max(x.max(initial=0), 0))
-        width = np.float32((high - low) / np.float32(255))
-        scale[...] = width if width != 0 else 1
-        origin = float(-low / scale)
-        zero[...] = 0 if math.isnan(origin) else round(min(max(origin, 0.0), 255.0))
-        if scale_out is not None:
-            scale_out[...] = scale
-        if zero_out is not None:
-            zero_out[...] = zero
-        if quantized is not None:
-            quantized()
-
-    return run
-
-
-def _quantize_by(call: Call, x: Array, out: Array, scale: Array, zero: Array) -> Run:
-    given = Call(call.view, (x, scale, zero), (out,), call.context, call.options)
-    if _is_plain(given, x, out):
-        return _compiled(given, loops.quantize, np.int32(0), np.int32(255))
-    return _in_pieces(given, functools.partial(_to_integers, x.dtype, 0, 255))
+    codes, scale, zero = (call.output(i) for i in range(3))
+    return bind_dynamic(call.inputs[0], codes, scale, zero, threads_of(call.options))

@@ -9,11 +9,11 @@ import numpy as np
 from seamline.provider import NodeView
 from seamline_cpu.kernels.fitting import dims, unlike
 
-__all__ = ["unfit_recurrent", "within_steps"]
+__all__ = ["WAYS", "unfit_recurrent", "within_steps"]
 
 _Array = np.ndarray[Any, Any]
 _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
-_WAYS = {"forward": 1, "reverse": 1, "bidirectional": 2}
+WAYS = {"forward": 1, "reverse": 1, "bidirectional": 2}
 
 
 def unfit_recurrent(view: NodeView) -> str | None:
@@ -22,9 +22,9 @@ def unfit_recurrent(view: NodeView) -> str | None:
     if x is None or r is None:
         return None
     way = view.attributes.get("direction", "forward")
-    if len(x) != 3 or len(r) != 3 or way not in _WAYS:
+    if len(x) != 3 or len(r) != 3 or way not in WAYS:
         return f"X has {len(x)} axes and R has {len(r)}, not 3, or its direction is {way!r}"
-    ways, size = _WAYS[way], view.attributes.get("hidden_size", r[2])
+    ways, size = WAYS[way], view.attributes.get("hidden_size", r[2])
     if not isinstance(size, int):
         return None
     steps, batch, depth = x

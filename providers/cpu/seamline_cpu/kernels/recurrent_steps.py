@@ -30,6 +30,10 @@ __all__ = [
     "RNN",
     "STRIP",
     "TILED_ROWS",
+    "end_lstm",
+    "show",
+    "sigmoids",
+    "tanhs",
     "walk",
 ]
 
@@ -94,12 +98,13 @@ def _multiply(a: Any, source: int, rows: int, weights: int, panels: int, left: i
 
 
 # Of the loops below none both calls a function and reads what it writes elsewhere: LLVM
-# then makes vector code after one check for overlap. Each function has one caller, for
+# then makes vector code after one check for overlap. A command has one call of each, for
 # LLVM copies it into every one, and compiling takes as long as it has copies.
 
 
 @jit
-def _sigmoids(g: Any, x: Any, b: Any, n: int) -> None:
+def sigmoids(g: Any, x: Any, b: Any, n: int) -> None:
+    """Replace ``g`` by the sigmoids of ``g + b + x``."""
     for j in range(n):
         g[j] += b[j]
     for j in range(n):
@@ -107,7 +112,8 @@ def _sigmoids(g: Any, x: Any, b: Any, n: int) -> None:
 
 
 @jit
-def _tanhs(g: Any, x: Any, b: Any, n: int) -> None:
+def tanhs(g: Any, x: Any, b: Any, n: int) -> None:
+    """Replace ``g`` by the hyperbolic tangents of ``g + b + x``."""
     for j in range(n):
         g[j] += b[j]
     for j in range(n):
@@ -115,7 +121,7 @@ def _tanhs(g: Any, x: Any, b: Any, n: int) -> None:
 
 
 @jit
-def _end_lstm(g: int, new: Any, h: Any, c: Any, size: int) -> None:
+def end_lstm(g: int, new: Any, h: Any, c: Any, size: int) -> None:
     """Of gates i, o, f and the new value: ``c = f c + i new``, ``h = o tanh(c)``."""
     take, out, keep = floats(g), floats(g + 4 * size), floats(g + 8 * size)
     for j in range(size):
@@ -147,7 +153,8 @@ def _reset(reset: Any, source: Any, b: Any, out: Any, size: int) -> None:
 
 
 @jit
-def _show(y: Any, h: Any, going: bool, size: int) -> None:
+def show(y: Any, h: Any, going: bool, size: int) -> None:
+    """Write a row's new state, or zeros where it has ended."""
     if going:
         for j in range(size):
             y[j] = h[j]
@@ -200,7 +207,7 @@ def walk(a: Any, share: int, shares: int) -> None:  # noqa: C901 - flat
                 _multiply(a, source, rows, weights, panels, left, zeros, out)
                 for r in range(rows if phase == 0 else 0):
                     g, x = g_at + r * pitch, floats(x_at + 4 * r * wide)
-                    _sigmoids(floats(g), x, floats(b_at), before)
+                    sigmoids(floats(g), x, floats(b_at), before)
                     if kind in (GRU, GRU_LINEAR):
                         to = floats(mixed_at + 4 * r * size)
                         of = floats(h_at + 4 * r * size)
@@ -216,9 +223,9 @@ def walk(a: Any, share: int, shares: int) -> None:  # noqa: C901 - flat
                 if going:
                     g, new = g_at + r * pitch, floats(new_at + r * new_pitch)
                     x = floats(x_at + 4 * (r * wide + before))
-                    _tanhs(new, x, floats(b_at + 4 * before), size)
+                    tanhs(new, x, floats(b_at + 4 * before), size)
                     if kind == LSTM:
-                        _end_lstm(g, new, h, floats(c_at + 4 * r * size), size)
+                        end_lstm(g, new, h, floats(c_at + 4 * r * size), size)
                     elif kind == RNN:
                         for j in range(size):
                             h[j] = new[j]
@@ -226,4 +233,4 @@ def walk(a: Any, share: int, shares: int) -> None:  # noqa: C901 - flat
                         _end_gru(floats(g), new, h, size)
                 if a[_Y] != 0:
                     far = t * a[_Y_TIME] + way * a[_Y_WAY] + (low + r) * a[_Y_ROW]
-                    _show(floats(a[_Y] + 4 * far), h, going, size)
+                    show(floats(a[_Y] + 4 * far), h, going, size)

@@ -172,13 +172,15 @@ def stft(
     Parameters
     ----------
     signal
-        ``[batch, length, 1 or 2]``.
+        ``[batch, length, 1 or 2]``, or ``[batch, length]``, which exporters write and
+        onnxruntime takes as real.
 
     Returns
     -------
     Array
         ``[batch, frames, bins, 2]``.
     """
+    signal = signal[..., None] if signal.ndim == 2 else signal
     if frame_length is None and window is None:
         raise ValueError("neither a window nor a frame length is given")
     step = int(frame_step.reshape(()))

@@ -1,0 +1,192 @@
+"""
+Which commands multiply rows of activations by packed weights, and over what memory.
+
+What a kernel does with a row is the same for every number of rows, except that a few rows
+are scaled step by step and more of them weight by weight (:mod:`.nbits_float`).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import attrs
+import numpy as np
+
+from seamline.kernels import Run
+from seamline.provider import Array
+from seamline_cpu.binding import in_order
+from seamline_cpu.commands import bind
+from seamline_cpu.instruction_sets import converts_half
+from seamline_cpu.kernels.nbits_amx import FROM_ROWS
+from seamline_cpu.kernels.nbits_commands import (
+    SLOTS,
+    float_products,
+    gathered,
+    int8_products,
+    narrowed,
+    quantised,
+    widened,
+)
+from seamline_cpu.kernels.nbits_layout import GROUP, Packed
+from seamline_cpu.kernels.nbits_many import (
+    PANELS_FROM,
+    by_panels,
+    by_tiles,
+    fill,
+    room,
+)
+from seamline_cpu.vectors import REGISTER
+
+__all__ = ["Product", "padded_bias"]
+
+f4 = np.float32
+#: For 32-bit lanes in a register: groups of weights that tiles of 1, 2, ... rows take.
+_INT8_GROUPS = {16: (4, 4, 4, 2, 2, 2), 8: (4, 2, 1, 1, 1), 4: (2, 1, 1, 1)}
+_FLOAT_GROUPS = {
+    16: (4, 4, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2),
+    8: (2, 2, 1, 1, 1, 1),
+    4: (1, 1, 1, 1),
+}
+_BLOCK = 256 << 10  # bytes of activations that are multiplied before the next rows
+_SHARED_FROM = 1 << 17  # multiply-adds from which more threads pay: some 2 us of int8
+_TURNS = 8  # turns of each thread at the weights
+
+
+@attrs.frozen(eq=False)
+class Product:
+    """
+    ``y = x @ dequantised.T + bias`` for packed weights.
+
+    Attributes
+    ----------
+    variant
+        Of :data:`seamline_cpu.kernels.nbits_choice.VARIANTS`.
+    int8
+        Activations are quantised to 8 bits.
+    """
+
+    packed: Packed
+    variant: str
+    int8: bool
+    threads: int
+
+    @property
+    def vectors(self) -> str:
+        """Give the variant of vector code: what tiles do not do."""
+        return "avx512vnni" if self.variant == "amx" else self.variant
+
+    def bound(self, x: Array, bias: Array, y: Array) -> Run:
+        """
+        Bind the product over fixed memory.
+
+        Parameters
+        ----------
+        x
+            (M, K), C-contiguous: float32, float16 or bfloat16.
+        bias
+            float32, as :func:`padded_bias` gives it.
+        y
+            (M, N), C-contiguous, of the same type as ``x``.
+        """
+        runs: list[Run] = []
+        source = x
+        if self.packed.places is not None:
+            source, run = self._gathered(x)
+            runs.append(run)
+        kind = str(source.dtype)
+        if kind == "float16" and not converts_half():
+            wide = np.empty(source.shape, f4)
+            runs.append(partial(np.copyto, wide, source))
+            source, kind = wide, "float32"
+        out = y if y.dtype == f4 else np.empty(y.shape, f4)
+        many = (self.packed, source, kind, bias, out, self.threads)
+        if self.variant == "amx" and len(x) >= FROM_ROWS:
+            runs += by_tiles(*many)
+        elif not self.int8 and len(x) >= PANELS_FROM[REGISTER[self.vectors]]:
+            runs += by_panels(*many, variant=self.vectors)
+        else:
+            runs += self._multiplied(source, kind, bias, out)
+        if out is not y:
+            runs.append(self._narrowed(out, y))
+        return in_order(runs)
+
+    def _multiplied(self, x: Array, kind: str, bias: Array, y: Array) -> list[Run]:
+        (m, k), packed, form = x.shape, self.packed, self.packed.form
+        groups, blocks, record = packed.data.shape
+        lanes, steps = REGISTER[self.vectors], packed.block // form.step
+        tall = (_INT8_GROUPS if self.int8 else _FLOAT_GROUPS)[lanes]
+        rows = _height(m, len(tall))
+        wide = tall[rows - 1]
+        panels = -(-groups // wide)
+        shares = self.threads if m * k * len(bias) >= _SHARED_FROM else 1
+        size = packed.depth * (1 if self.int8 else 4)
+        block = max(rows, _BLOCK // size // rows * rows)
+        a = np.zeros(len(SLOTS), np.int64)
+        made = {
+            "next_at": a.ctypes.data + 8 * SLOTS.index("next"),
+            "m": m, "k": k, "a": x.ctypes.data, "a_pitch": x.strides[0],
+            "w": packed.data.ctypes.data, "across": blocks * record, "record": record,
+            "after": GROUP * packed.block * form.bits // 8, "blocks": blocks, "steps": steps,
+            "factor": -(1 << (form.bits - 1)) if form.zero == "middle" else -1,
+            "bias": bias.ctypes.data, "y": y.ctypes.data, "y_pitch": y.strides[0],
+            "n": packed.n, "groups": groups, "rows": block,
+            "per": max(1, panels // (_TURNS * shares)),
+        }  # fmt: skip
+        if self.int8:
+            first = quantised(self.vectors, kind, form.step, form.planes)
+            multiply = int8_products(self.vectors, form, rows, wide)
+            kept = _quantised_room(made, m, packed.depth, form.step)
+        else:
+            first = widened(self.vectors, kind)
+            multiply = float_products(self.vectors, form, rows, wide)
+            kept = room(m, packed.depth)
+            made.update(x=kept.ctypes.data, x_pitch=kept.strides[0])
+        fill(a, SLOTS, **made)
+        keep = (x, bias, y, packed, kept)
+        few = shares if m * k >= _SHARED_FROM // 8 else 1
+        return [bind(first, a, few, keep=keep), bind(multiply, a, shares, keep=keep)]
+
+    def _gathered(self, x: Array) -> tuple[Array, Run]:
+        places = np.ascontiguousarray(self.packed.places, np.int64)
+        out = np.empty((len(x), len(places)), x.dtype)
+        arguments = [
+            len(x), places.ctypes.data, x.ctypes.data, out.ctypes.data, x.shape[1],
+            len(places), x.itemsize,
+        ]  # fmt: skip
+        shares = min(self.threads, len(x)) if out.size >= _SHARED_FROM else 1
+        return out, bind(gathered, arguments, shares, keep=(x, places, out))
+
+    def _narrowed(self, out: Array, y: Array) -> Run:
+        kind = str(y.dtype)
+        if kind == "float16" and not converts_half():
+            return partial(np.copyto, y, out, casting="unsafe")
+        shares = self.threads if y.size >= _SHARED_FROM else 1
+        arguments = [out.ctypes.data, y.size, y.ctypes.data]
+        return bind(narrowed(self.vectors, kind), arguments, shares, keep=(out, y))
+
+
+def _height(m: int, most: int) -> int:
+    """Give the height of tiles for M rows: few of them, and little computed twice."""
+    # Unpacking takes about as long as one row does.
+    return min(range(1, min(m, most) + 1), key=lambda h: -(-m // h) * (h + 1))
+
+
+def padded_bias(bias: Array | None, groups: int) -> Array:
+    """Give a bias, or zeros, as float32 for whole groups."""
+    made = np.zeros(groups * GROUP, f4)
+    if bias is not None:
+        made[: bias.size] = bias.reshape(-1).astype(f4)
+    return made
+
+
+def _quantised_room(made: dict[str, Any], m: int, depth: int, step: int) -> Any:
+    """Make room for quantised activations, each row off the others' cache sets."""
+    pitch, count = depth + 64, depth // step
+    codes = np.zeros((m, pitch), np.int8)
+    scales, totals = np.zeros((m, count), f4), np.zeros((m, count), np.int32)
+    made.update(
+        x=codes.ctypes.data, x_pitch=pitch, scale=scales.ctypes.data,
+        total=totals.ctypes.data, s_pitch=4 * count,
+    )  # fmt: skip
+    return codes, scales, totals

@@ -1,0 +1,263 @@
+"""
+Products by packed weights against float64, with bounds on both sides for each level.
+
+Bits by block by zero point by element type, with N and K that are no multiple of anything,
+for rows that take each kind of tile; in every variant that this processor has.
+"""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+from tests.cpu.packed_weights import BYTES, FLOATS, MIDDLE, error, packed, weights
+from tests.cpu.test_vectors import assembly
+
+from seamline_cpu.instruction_sets import lacking
+from seamline_cpu.kernels import nbits_int8
+from seamline_cpu.kernels.nbits_choice import VARIANTS, choice, is_int8
+from seamline_cpu.kernels.nbits_layout import Form, Source, pack
+from seamline_cpu.kernels.nbits_many import by_panels
+from seamline_cpu.kernels.nbits_product import Product, padded_bias
+
+BF16 = ml_dtypes.bfloat16
+BEST = choice(0, None).variant  #: of float32 products, which need no AMX
+#: Forms of weights, and sizes whose remainders differ: (n, k, form).
+FORMS = [
+    (70, 96, {"bits": 4, "block": 32, "zeros": MIDDLE}),
+    (33, 100, {"bits": 4, "block": 32, "zeros": BYTES, "coarse": True}),
+    (17, 200, {"bits": 4, "block": 64, "zeros": FLOATS}),
+    (130, 40, {"bits": 4, "block": 16, "zeros": MIDDLE, "coarse": True}),
+    (1, 300, {"bits": 4, "block": 128, "zeros": BYTES}),
+    (64, 600, {"bits": 4, "block": 512, "zeros": MIDDLE, "coarse": True}),
+    (65, 47, {"bits": 8, "block": 16, "zeros": BYTES}),
+    (40, 70, {"bits": 8, "block": 32, "zeros": MIDDLE, "coarse": True}),
+    (31, 257, {"bits": 8, "block": 256, "zeros": FLOATS, "coarse": True}),
+    (80, 48, {"bits": 2, "block": 16, "zeros": FLOATS, "coarse": True}),
+    (49, 90, {"bits": 2, "block": 32, "zeros": BYTES}),
+    (16, 128, {"bits": 2, "block": 128, "zeros": MIDDLE}),
+]
+ROWS = [1, 2, 5, 9]
+MATRIX = pytest.mark.parametrize(("n", "k", "form"), FORMS, ids=str)
+
+
+def here(variant):
+    reason = lacking(variant)
+    return pytest.param(
+        variant, marks=pytest.mark.skipif(bool(reason), reason=str(reason))
+    )
+
+
+EVERY = pytest.mark.parametrize("variant", [here(v) for v in VARIANTS])
+
+
+def rows_of(m, k, dtype=np.float32, seed=0):
+    r = np.random.default_rng(seed + m)
+    return r.standard_normal((m, k)).astype(dtype)
+
+
+def product(weights, x, level, variant=None, bias=None, threads=2):
+    """Multiply, twice, which must give the same bytes."""
+    variant = variant or choice(level, None).variant
+    y = np.frombuffer(bytearray(b"\xa5" * len(x) * weights.n * x.itemsize), x.dtype)
+    y = y.reshape(len(x), weights.n)
+    added = padded_bias(bias, len(weights.data))
+    run = Product(weights, variant, is_int8(level), threads).bound(x, added, y)
+    run()
+    first = y.copy()
+    run()
+    assert first.tobytes() == y.tobytes()
+    return y
+
+
+def in_eight_bits(x, k, block):
+    """Give activations as level 4 keeps them: 8 bits for each step of K."""
+    step = 32 if block % 32 == 0 else 16
+    full = np.zeros((len(x), -(-k // step) * step), np.float32)
+    full[:, :k] = x
+    parts = full.reshape(len(x), -1, step)
+    most = np.abs(parts).max(2, keepdims=True)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # Halves of short floats are common: the product is rounded once, to whole.
+        inverse = (np.float32(127) / most).astype(float)
+        codes = np.rint(np.where(most > 0, parts.astype(float) * inverse, 0))
+    kept = codes * (most.astype(float) / 127)
+    return kept.reshape(len(x), -1)[:, :k]
+
+
+@MATRIX
+def test_float32_products_are_as_exact_as_float32(n, k, form):
+    made, w = packed(n, k, **form)
+    for m in ROWS:
+        x = rows_of(m, k)
+        got = product(made, x, 0, BEST)
+        assert error(got, x.astype(float) @ w.T) < 1e-6, m
+
+
+@MATRIX
+def test_level_4_differs_from_float64_by_its_8_bits_and_no_more(n, k, form):
+    made, w = packed(n, k, **form)
+    variant = choice(0, None).variant  # without AMX, whose error is another
+    for m in (1, 2, 5):
+        x = rows_of(m, k)
+        got = product(made, x, 4, variant)
+        assert error(got, in_eight_bits(x, k, form["block"]) @ w.T) < 2e-6, m
+        assert 2e-4 < error(got, x.astype(float) @ w.T) < 2e-2, m
+
+
+@EVERY
+@pytest.mark.parametrize("level", [0, 4])
+@pytest.mark.parametrize("zeros", [MIDDLE, BYTES])
+def test_every_variant_that_is_here_gives_the_product(variant, level, zeros):
+    made, w = packed(70, 100, zeros=zeros, coarse=True)
+    for m in (1, 3, 7, 50):
+        if variant == "amx" and level == 0:
+            continue  # never for float32
+        x = rows_of(m, 100)
+        got = product(made, x, level, variant)
+        assert error(got, x.astype(float) @ w.T) < (1e-6 if level == 0 else 1e-2), m
+
+
+@pytest.mark.parametrize("level", [0, 1, 2, 3])
+@pytest.mark.parametrize("m", [1, 40])
+def test_levels_below_4_never_take_activations_of_8_bits(level, m):
+    made, w = packed(70, 96)
+    x = rows_of(m, 96)
+    got = product(made, x, level)
+    bound = 4e-3 if level == 3 and choice(3, None).variant == "amx" else 1e-6
+    assert error(got, x.astype(float) @ w.T) < bound
+
+
+@pytest.mark.parametrize("dtype", [np.float16, BF16])
+@pytest.mark.parametrize("level", [0, 4])
+@pytest.mark.parametrize("k", [96, 77])
+def test_16_bit_activations_lose_only_what_their_results_do(dtype, level, k):
+    made, w = packed(70, k, dtype=dtype)
+    ulp = 2.0**-11 if dtype == np.float16 else 2.0**-8
+    for m in (1, 5):
+        x = rows_of(m, k, dtype)
+        got = product(made, x, level, BEST)
+        assert got.dtype == dtype
+        want = x.astype(float) @ w.T
+        if level == 4:
+            want = in_eight_bits(x.astype(np.float32), k, 32) @ w.T
+        np.testing.assert_allclose(
+            got.astype(float), want, rtol=1.01 * ulp, atol=3e-6 * np.abs(want).max()
+        )
+
+
+@pytest.mark.parametrize("level", [0, 4])
+@pytest.mark.parametrize("m", [1, 5])
+def test_no_zero_point_is_one_of_8_to_the_byte(level, m):
+    codes, scale, _, _ = weights(40, 96)
+    points = np.full((40, 3), 8, np.uint8)
+    x = rows_of(m, 96)
+    without, with_8, beside = (
+        pack(Source(codes, scale, z, 96, 4)) for z in (None, points, points.copy())
+    )
+    assert with_8.form == without.form
+    points[39, 2] = 9  # one that differs keeps all
+    beside = pack(Source(codes, scale, points, 96, 4))
+    assert beside.form.zero == BYTES
+    got = [product(p, x, level, BEST) for p in (without, with_8, beside)]
+    assert got[0].tobytes() == got[1].tobytes()
+    assert got[0][:, :39].tobytes() == got[2][:, :39].tobytes()
+
+
+@pytest.mark.parametrize("m", [1, 2, 6])
+@pytest.mark.parametrize("zeros", [MIDDLE, BYTES, FLOATS])
+def test_infinity_and_nan_do_what_float_arithmetic_says_at_level_0(m, zeros):
+    made, w = packed(40, 80, zeros=zeros)
+    x = rows_of(m, 80)
+    x[0, 7] = np.inf
+    if m > 1:
+        x[1, 3], x[1, 70] = np.inf, -np.inf
+    if m > 5:
+        x[2, 79], x[4, 0] = np.nan, -np.inf
+    got = product(made, x, 0, BEST)
+    with np.errstate(invalid="ignore"):
+        want = (x.astype(float)[:, None, :] * w[None]).sum(2)
+    assert (np.isnan(want) | np.isinf(want)).any()
+    np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
+    np.testing.assert_array_equal(np.isposinf(got), np.isposinf(want))
+    np.testing.assert_array_equal(np.isneginf(got), np.isneginf(want))
+    finite = np.isfinite(want)
+    np.testing.assert_allclose(got[finite], want[finite], rtol=1e-3, atol=1e-4)
+
+
+def test_a_nan_at_level_4_is_not_lost_and_stays_in_its_row():
+    made, _ = packed(40, 80)
+    x = rows_of(5, 80)
+    want = product(made, x, 4, BEST)
+    x[2, 50] = np.nan
+    got = product(made, x, 4, BEST)
+    assert np.isnan(got[2]).all()
+    assert np.delete(got, 2, 0).tobytes() == np.delete(want, 2, 0).tobytes()
+    x[2, 50] = np.inf
+    assert not np.isfinite(product(made, x, 4, BEST)[2]).any()
+
+
+@pytest.mark.parametrize("scale", [1e-35, 1e-30, 1e30])
+def test_tiny_and_huge_activations_keep_their_size_at_level_4(scale):
+    made, w = packed(40, 64)
+    x = (rows_of(1, 64).astype(float) * scale).astype(np.float32)
+    got = product(made, x, 4, BEST)
+    assert error(got / scale, x.astype(float) / scale @ w.T) < 2e-2
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-44, 1e-39, 1e-38, 1e-37])
+def test_activations_too_small_for_127_steps_keep_to_the_smallest_there_is(scale):
+    made, w = packed(40, 64)
+    x = (rows_of(1, 64).astype(float) * scale).astype(np.float32)
+    got = product(made, x, 4, BEST)
+    step = 3.8e-37 / 127
+    bound = (step / 2 * np.abs(w).sum(1) + np.abs(x) @ np.abs(w.T) / 127).max()
+    assert np.abs(got - x.astype(float) @ w.T).max() <= bound
+
+
+@pytest.mark.parametrize("level", [0, 4])
+@pytest.mark.parametrize(("n", "k"), [(1, 1), (1, 33), (5, 1), (64, 16)])
+@pytest.mark.parametrize("m", [1, 5, 25])
+def test_single_rows_and_columns_are_products_too(level, n, k, m):
+    made, w = packed(n, k, block=16, bits=8)
+    x, bias = rows_of(m, k), np.arange(n, dtype=np.float32)
+    got = product(made, x, level, BEST, bias)
+    atol = 1e-5 if level == 0 else 2e-2 * np.abs(w).max() * np.sqrt(k)
+    np.testing.assert_allclose(got, x.astype(float) @ w.T + bias, rtol=1e-5, atol=atol)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("m", [1, 40])
+@pytest.mark.parametrize("level", [0, 4])
+def test_the_number_of_threads_changes_no_byte(threads, m, level):
+    made, _ = packed(1000, 512)
+    x = rows_of(m, 512)
+    want = product(made, x, level, BEST, threads=1)
+    got = product(made, x, level, BEST, threads=threads)
+    assert want.tobytes() == got.tobytes()
+
+
+@pytest.mark.parametrize(("n", "k", "form"), FORMS[::3], ids=str)
+def test_pieces_that_are_unpacked_for_many_rows_give_the_product(n, k, form):
+    made, w = packed(n, k, **form)
+    variant = "avx512vnni" if BEST == "amx" else BEST
+    for m in (5, 25):
+        x, y = rows_of(m, k), np.full((m, n), np.nan, np.float32)
+        bias = np.arange(n, dtype=np.float32)
+        added = padded_bias(bias, len(made.data))
+        for run in by_panels(made, x, "float32", added, y, 2, variant=variant):
+            run()
+        assert error(y, x.astype(float) @ w.T + bias) < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("variant", "cpu", "dots"),
+    [("avx512vnni", "sapphirerapids", 96), ("avxvnni", "alderlake", 192)],
+)
+def test_a_tile_with_vnni_is_dots_of_bytes_and_calls_nothing(variant, cpu, dots):
+    def emit(v, *arguments):
+        nbits_int8.emit(v, Form(4, 32, False, MIDDLE), 6, 2, arguments)
+
+    text = assembly(variant, cpu, emit, 15)
+    assert text.count("vpdpbusd") == dots  # 8 for each row and register of weights
+    assert "call" not in text
