@@ -26,6 +26,7 @@ from seamline.errors import BuildError, RunError, SeamlineError
 from seamline.folding import Folding
 from seamline.graph import Graph, load
 from seamline.opened import Opened, open_providers
+from seamline.optimization import GraphOptimizationLevel, Optimized, level_of, optimize
 from seamline.placement import Placement, place
 from seamline.planned import Plan
 from seamline.provider import Device, Provider
@@ -66,6 +67,8 @@ class Pipeline:
         What is known of each value's type before any feed.
     notes
         What was dropped, moved or left, and why; shown by ``explain``.
+    optimized
+        What was rewritten before providers were asked; ``graph`` is its graph.
     """
 
     graph: Graph
@@ -76,6 +79,7 @@ class Pipeline:
     claims: Claims
     placement: Placement
     variants: Variants
+    optimized: Optimized
     _stack: ExitStack
     _lock: threading.RLock = attrs.field(factory=threading.RLock)
     _closed: bool = False
@@ -94,6 +98,7 @@ class Pipeline:
         programs: int = 8,
         record: bool = True,
         verify_capture: int = 0,
+        graph_optimization_level: GraphOptimizationLevel | int | str = "all",
         settings: Settings | None = None,
         plugins: Sequence[Any] = (),
     ) -> Pipeline:
@@ -117,6 +122,8 @@ class Pipeline:
         verify_capture
             Compare this many replays of each recording with a run: changed inputs,
             poisoned outputs, bit for bit.
+        graph_optimization_level
+            How much the graph is rewritten; see :mod:`seamline.optimization`.
         plugins
             Plugins beside the installed ones.
 
@@ -129,9 +136,12 @@ class Pipeline:
             graph = load(source, limits=limits)
             opened = open_providers(providers, fallback, settings, tuple(plugins))
             stack.callback(opened.close)
+            chosen, asked = dict(pins or {}), list(opened.providers.values())
+            level = level_of(graph_optimization_level)
+            optimized = optimize(graph, asked, level=level, pins=chosen)
+            graph = optimized.graph
             constants = Constants(graph)
-            claims = collect(graph, list(opened.providers.values()), constants)
-            chosen = dict(pins or {})
+            claims = collect(graph, asked, constants)
             notes = _quarantined(claims, opened, fallback)
             placement = place(claims, _devices(opened), named=opened.named, pins=chosen)
             policy = SeamPolicy(seams, max_seams)
@@ -140,8 +150,9 @@ class Pipeline:
             stack.callback(variants.close)
             variants.of(frozenset(), constants)
             self = cls(
-                graph, opened, fallback, chosen, [], claims, placement, variants, stack
-            )
+                graph, opened, fallback, chosen, [], claims, placement, variants,
+                optimized, stack,
+            )  # fmt: skip
             self._note(*notes, *_fallbacks(placement))
             self._stack = stack.pop_all()
         return self

@@ -71,6 +71,7 @@ class Opening:
                 programs=self.programs,
                 record=self.options.record_segments,
                 verify_capture=self.options.verify_capture,
+                graph_optimization_level=self.options.graph_optimization_level,
                 settings=self.settings,
                 plugins=self.plugins,
             )
