@@ -71,7 +71,9 @@ class Draft:
             What it is for; empty for the node that takes the first old node's name.
         """
         given = [
-            one if isinstance(one, ir.Attr) else ir.convenience.convert_attribute(n, one)
+            one
+            if isinstance(one, ir.Attr)
+            else ir.convenience.convert_attribute(n, one)
             for n, one in (attributes or {}).items()
         ]
         made = [ir.Value() for _ in range(outputs)]
@@ -159,7 +161,9 @@ class Draft:
             if node.name in self.work.pinned:
                 return f"{node.name!r} is pinned by {self.work.pinned[node.name]!r}"
         owners = [self.work.owner(node) for node in self.old]
-        best = min((o for o in owners if o is not None), default=len(self.work.providers))
+        best = min(
+            (o for o in owners if o is not None), default=len(self.work.providers)
+        )
         for node in self._made:
             self.work.forget(node.name or "")
             owner = self.work.owner(node)
@@ -202,7 +206,11 @@ class Draft:
             whole.remove(nodes, safe=True)
         while stack:
             value = stack.pop()
-            if value.uses() or value.is_graph_output() or not self.work.is_static(value):
+            if (
+                value.uses()
+                or value.is_graph_output()
+                or not self.work.is_static(value)
+            ):
                 continue
             node = value.producer()
             if node is None:

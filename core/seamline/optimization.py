@@ -162,9 +162,11 @@ def _pinned(nodes: Sequence[Node], pins: Mapping[str, str]) -> dict[str, str]:
     names = {node.name for node in nodes}
     found: dict[str, str] = {}
     for pin in pins:
-        matched = [pin] if pin in names else [
-            name for name in names if fnmatch.fnmatchcase(name, pin)
-        ]
+        matched = (
+            [pin]
+            if pin in names
+            else [name for name in names if fnmatch.fnmatchcase(name, pin)]
+        )
         if not matched:
             matched = [n.name for n in nodes if pin in (n.op_type, n.qualified_op)]
         found.update(dict.fromkeys(matched, pin))

@@ -98,7 +98,7 @@ class Pipeline:
         programs: int = 8,
         record: bool = True,
         verify_capture: int = 0,
-        graph_optimization_level: GraphOptimizationLevel | int | str = "all",
+        graph_optimization_level: GraphOptimizationLevel | int | str = "none",
         settings: Settings | None = None,
         plugins: Sequence[Any] = (),
     ) -> Pipeline:

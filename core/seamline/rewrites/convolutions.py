@@ -116,12 +116,16 @@ def batch_normalization(work: Rewriting, node: ir.Node) -> bool:
     if not all(map(work.is_static, statistics)):
         return False
     made = _Weights.of(work, "batch-normalization", conv, node)
-    if made is None or any((work.kind(v) or made.kind).dtype != made.kind.dtype for v in statistics):
+    if made is None or any(
+        (work.kind(v) or made.kind).dtype != made.kind.dtype for v in statistics
+    ):
         return False
     scale, shift, mean, variance = statistics
     epsilon = work.attribute(node, "epsilon", 1e-5)
     small = made.draft.constant(np.array(epsilon, made.kind.dtype), "epsilon")
-    spread = made.vector("Sqrt", "spread", made.vector("Add", "variance", variance, small))
+    spread = made.vector(
+        "Sqrt", "spread", made.vector("Add", "variance", variance, small)
+    )
     factor = made.vector("Div", "factor", scale, spread)
     minus = made.vector("Mul", "mean", mean, factor)
     made = made.scaled(factor).shifted(made.vector("Sub", "shift", shift, minus))

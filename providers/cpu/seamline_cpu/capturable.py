@@ -15,7 +15,7 @@ from seamline_cpu.recording import IN_PYTHON
 
 __all__ = ["not_capturable"]
 
-_CONTRIB = "com.microsoft::"
+_CONTRIB, _OWN = "com.microsoft::", "seamline::"
 #: Operators whose float32 form is made of commands.
 _NATIVE = frozenset(
     [
@@ -30,6 +30,7 @@ _NATIVE = frozenset(
         "Softmax",
         "Sum",
         f"{_CONTRIB}FusedConv",
+        f"{_OWN}FusedConv",
         f"{_CONTRIB}SimplifiedLayerNormalization",
     ]
 )

@@ -7,6 +7,7 @@ from seamline_cpu.kernels import attention_contrib as attention_contrib
 from seamline_cpu.kernels import batch_normalization as batch_normalization
 from seamline_cpu.kernels import casts as casts
 from seamline_cpu.kernels import convolution as convolution
+from seamline_cpu.kernels import convolution_fused as convolution_fused
 from seamline_cpu.kernels import convolution_integer as convolution_integer
 from seamline_cpu.kernels import convolution_transposed as convolution_transposed
 from seamline_cpu.kernels import cumulative as cumulative

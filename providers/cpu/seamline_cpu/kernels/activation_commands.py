@@ -18,7 +18,7 @@ from seamline_cpu.jit import jit
 from seamline_cpu.kernels import activation_loops as loops
 from seamline_cpu.kernels.rows import matrix
 
-__all__ = ["bind_loop"]
+__all__ = ["address_of", "bind_loop"]
 
 _loop_celu = loops.celu
 _loop_clip = loops.clip
@@ -163,6 +163,15 @@ _COMMANDS: dict[Callable[..., None], Command] = {
     loops.swish: _swish,
     loops.tanh: _tanh,
 }
+
+
+def address_of(loop: Callable[..., None]) -> int:
+    """
+    Give the C function of a loop's command, compiled or from the cache.
+
+    Its arguments: a count, the addresses of x, of the output and of two float32.
+    """
+    return _COMMANDS[loop].address
 
 
 def bind_loop(

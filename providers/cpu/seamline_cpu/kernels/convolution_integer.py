@@ -9,12 +9,8 @@ import numpy as np
 from seamline.kernels import Call, Run
 from seamline.provider import NodeView
 from seamline_cpu.kernels.convolution import in_order
-from seamline_cpu.kernels.convolution_dense import (
-    bind_dense,
-    pack_bias,
-    pack_words,
-    scratch_bytes,
-)
+from seamline_cpu.kernels.convolution_dense import bind_dense, scratch_bytes
+from seamline_cpu.kernels.convolution_tiles import pack_bias, pack_words
 from seamline_cpu.kernels.fitting import Check, all_of, dims, unlike
 from seamline_cpu.kernels.windows import (
     Window,
