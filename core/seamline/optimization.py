@@ -27,7 +27,7 @@ from seamline.naming import walk_graphs
 from seamline.provider import Provider
 from seamline.rewriting import Left, Rewrite, Rewriting, Rules
 from seamline.shapes import resolve_static
-from seamline.tensors import ValueType
+from seamline.tensors import TensorType, ValueType
 
 __all__ = ["GraphOptimizationLevel", "Optimized", "level_of", "optimize"]
 
@@ -150,11 +150,31 @@ def _rewriting(
     fixed = Constants(graph, frozenset(graph.overridable))
 
     def infer() -> Mapping[str, ValueType | None]:
-        return resolve_static(graph, constants.get, infer_with(providers)).types
+        named = attrs.evolve(graph, types=_with_symbols(graph))
+        return resolve_static(named, constants.get, infer_with(providers)).types
 
     model = copy_model(graph.model, graph.file)
     pinned = _pinned(list(graph.walk()), pins)
     return Rewriting(graph, model, providers, pinned, fixed.get, constants, infer)
+
+
+def _with_symbols(graph: Graph) -> dict[str, ValueType | None]:
+    """
+    Give types in which each size of an input that is left open is a symbol of its own.
+
+    Two values of one symbol are of one size, which is how a rule knows that nothing is
+    broadcast.
+    """
+    types = dict(graph.types)
+    for name in graph.inputs:
+        kind = types.get(name)
+        if isinstance(kind, TensorType) and kind.shape is not None:
+            sizes = [
+                f"{name}.{axis}" if size is None else size
+                for axis, size in enumerate(kind.shape)
+            ]
+            types[name] = TensorType(kind.dtype, tuple(sizes))
+    return types
 
 
 def _pinned(nodes: Sequence[Node], pins: Mapping[str, str]) -> dict[str, str]:

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from seamline.rewrites import activations, cleanup, convolutions, epilogues
+from seamline.rewrites import (
+    activations,
+    cleanup,
+    convolutions,
+    epilogues,
+    normalizations,
+)
 from seamline.rewriting import Rule, Rules
 
 __all__ = ["BASIC", "EXTENDED"]
@@ -25,4 +31,7 @@ def _each(rules: Iterable[Rule]) -> Iterable[Rule]:
 
 BASIC: Rules = _together(cleanup.RULES, convolutions.RULES)
 #: In stages: patterns become operators before these are fused into what comes first.
-EXTENDED: tuple[Rules, ...] = (activations.RULES, epilogues.RULES)
+EXTENDED: tuple[Rules, ...] = (
+    _together(activations.RULES, normalizations.RULES),
+    epilogues.RULES,
+)

@@ -97,7 +97,10 @@ def hard_swish_of_sigmoid(work: Rewriting, node: ir.Node) -> bool:
     if found is None:
         return False
     inner = next(n for n in found.nodes if n.op_type == "HardSigmoid")
-    slope, middle = work.attribute(inner, "alpha", 0.2), work.attribute(inner, "beta", 0.5)
+    slope, middle = (
+        work.attribute(inner, "alpha", 0.2),
+        work.attribute(inner, "beta", 0.5),
+    )
     # Exporters write 0.1666667 and even 0.16667: the value is kept, and not rounded to 1/6.
     if abs(slope - 1 / 6) > 1e-7 or middle != 0.5:
         return False

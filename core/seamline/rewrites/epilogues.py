@@ -148,4 +148,5 @@ RULES: Rules = {
     **{op_type: _AFTER for _, op_type in ACTIVATIONS},
     "Clip": _AFTER,
     "Add": (residual,),
+    "Sum": (residual,),
 }

@@ -53,9 +53,7 @@ class Found:
     values: dict[str, ir.Value]
 
 
-def search(
-    work: Rewriting, node: ir.Node, patterns: Sequence[Pattern]
-) -> Found | None:
+def search(work: Rewriting, node: ir.Node, patterns: Sequence[Pattern]) -> Found | None:
     """Find the first pattern that ends in a node."""
     for pattern in patterns:
         for found in _nodes(work, node, pattern, Found((), {})):
@@ -78,7 +76,10 @@ def _nodes(
     parts: tuple[Pattern, ...] = pattern[1:]  # type: ignore[assignment]
     found = attrs.evolve(before, nodes=(*before.nodes, node))
     if node.op_type == "Clip" and len(node.inputs) == 1:
-        bounds = [work.attribute(node, "min", -math.inf), work.attribute(node, "max", math.inf)]
+        bounds = [
+            work.attribute(node, "min", -math.inf),
+            work.attribute(node, "max", math.inf),
+        ]
         if _is(bounds[0], parts[1]) and _is(bounds[1], parts[2]):
             yield from _all(work, list(node.inputs), parts[:1], found)
         return

@@ -31,6 +31,7 @@ _NATIVE = frozenset(
         "Sum",
         f"{_CONTRIB}FusedConv",
         f"{_OWN}FusedConv",
+        f"{_OWN}LayerNormalization",
         f"{_CONTRIB}SimplifiedLayerNormalization",
     ]
 )

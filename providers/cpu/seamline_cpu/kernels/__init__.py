@@ -31,6 +31,7 @@ from seamline_cpu.kernels import machine_learning_labels as machine_learning_lab
 from seamline_cpu.kernels import matmul as matmul
 from seamline_cpu.kernels import matmul_integer as matmul_integer
 from seamline_cpu.kernels import matmul_nbits as matmul_nbits
+from seamline_cpu.kernels import newer_operators as newer_operators
 from seamline_cpu.kernels import ngrams as ngrams
 from seamline_cpu.kernels import padding as padding
 from seamline_cpu.kernels import pooling as pooling

@@ -76,7 +76,11 @@ def infer_fused_conv(node: NodeView) -> list[ValueType | None]:
 def _extent(
     size: Dim, kernel: Dim, stride: int, dilation: int, around: int, same: bool
 ) -> Dim:
-    if not isinstance(size, int) or not isinstance(kernel, int):
+    if not isinstance(kernel, int):
+        return None
+    if stride == 1 and (same or around == (kernel - 1) * dilation):
+        return size
+    if not isinstance(size, int):
         return None
     if same:
         return -(-size // stride)
