@@ -163,14 +163,18 @@ def _with_symbols(graph: Graph) -> dict[str, ValueType | None]:
     Give types in which each size of an input that is left open is a symbol of its own.
 
     Two values of one symbol are of one size, which is how a rule knows that nothing is
-    broadcast.
+    broadcast. Symbols get names that inference can calculate with.
     """
-    types = dict(graph.types)
+    types, names = dict(graph.types), dict[str, str]()
     for name in graph.inputs:
         kind = types.get(name)
         if isinstance(kind, TensorType) and kind.shape is not None:
             sizes = [
-                f"{name}.{axis}" if size is None else size
+                size
+                if isinstance(size, int)
+                else names.setdefault(
+                    size or f"{name}.{axis}", f"input_size_{len(names)}"
+                )
                 for axis, size in enumerate(kind.shape)
             ]
             types[name] = TensorType(kind.dtype, tuple(sizes))

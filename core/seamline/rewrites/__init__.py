@@ -10,6 +10,7 @@ from seamline.rewrites import (
     convolutions,
     epilogues,
     normalizations,
+    products,
 )
 from seamline.rewriting import Rule, Rules
 
@@ -33,5 +34,5 @@ BASIC: Rules = _together(cleanup.RULES, convolutions.RULES)
 #: In stages: patterns become operators before these are fused into what comes first.
 EXTENDED: tuple[Rules, ...] = (
     _together(activations.RULES, normalizations.RULES),
-    epilogues.RULES,
+    _together(epilogues.RULES, products.RULES),
 )

@@ -8,14 +8,15 @@ of the same form.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import onnx_ir as ir
 
 from seamline.drafts import Draft
 from seamline.rewriting import CONTRIB, OWN, Rewriting, Rules
+from seamline.tensors import TensorType
 
-__all__ = ["ACTIVATIONS", "RULES", "numbers_of"]
+__all__ = ["ACTIVATIONS", "RULES", "alike", "attributes_of", "numbers_of"]
 
 _THEIRS = frozenset({"Relu", "Sigmoid", "Tanh", "LeakyRelu", "Clip", "HardSigmoid"})
 #: Activations that a fused operator may have, and the attributes that are their numbers.
@@ -85,9 +86,7 @@ def activation(work: Rewriting, node: ir.Node) -> bool:
     if conv is None or (numbers := numbers_of(work, node)) is None:
         return False
     draft = Draft(work, "convolution-activation", (conv, node))
-    given = [ir.AttrString("activation", node.op_type)]
-    if numbers:
-        given.append(ir.AttrFloat32s("activation_params", list(numbers)))
+    given = attributes_of(node, numbers)
     domain = CONTRIB if node.op_type in _THEIRS else OWN
     made = _fused(draft, conv, conv.inputs, node.outputs[0], domain, given)
     return draft.make(
@@ -105,28 +104,32 @@ def residual(work: Rewriting, node: ir.Node) -> bool:
         if conv is None or more is None or len(conv.inputs) > 3:
             continue
         kinds = [work.kind(node.inputs[0]), work.kind(node.inputs[1])]
-        if not _alike(kinds) or _depends(more, conv):
+        if not alike(*kinds) or more in conv.outputs:
             continue
         inputs = [*conv.inputs, *[None] * (3 - len(conv.inputs)), more]
         draft = Draft(work, "convolution-residual", (conv, node))
-        made = _fused(draft, conv, inputs, node.outputs[0], CONTRIB, [])
+        made = _fused(draft, conv, inputs, node.outputs[0], CONTRIB, {})
         return draft.make(
             "the sum is made while it is in the cache", (node.outputs[0], made)
         )
     return False
 
 
-def _alike(kinds: Sequence[object]) -> bool:
+def alike(one: TensorType | None, other: TensorType | None) -> bool:
     """Tell whether two types are one, with no size left open: no broadcast hides there."""
-    one, other = kinds
-    shape = getattr(one, "shape", None)
-    known = shape is not None and None not in shape
-    return known and one == other
+    if one is None or one.shape is None or None in one.shape:
+        return False
+    return one == other
 
 
-def _depends(value: ir.Value, conv: ir.Node) -> bool:
-    """Tell whether a value is the convolution's own output."""
-    return value in conv.outputs
+def attributes_of(node: ir.Node, numbers: Sequence[float]) -> dict[str, ir.Attr]:
+    """Give the attributes by which a fused node states an activation."""
+    given: dict[str, ir.Attr] = {
+        "activation": ir.AttrString("activation", node.op_type)
+    }
+    if numbers:
+        given["activation_params"] = ir.AttrFloat32s("activation_params", list(numbers))
+    return given
 
 
 def _fused(
@@ -135,9 +138,9 @@ def _fused(
     inputs: Sequence[ir.Value | None],
     out: ir.Value,
     domain: str,
-    more: Sequence[ir.Attr],
+    more: Mapping[str, ir.Attr],
 ) -> ir.Value:
-    attributes = {**conv.attributes, **{attr.name: attr for attr in more}}
+    attributes = {**conv.attributes, **more}
     return draft.node(
         "FusedConv", inputs, draft.work.kind(out), attributes, domain=domain
     )

@@ -45,7 +45,7 @@ def not_capturable(node: NodeView) -> str | None:
     kind = node.tensor(0)
     if name in _VIEWS:
         return None
-    if name == "MatMul":
+    if name in ("MatMul", f"{_OWN}FusedMatMul"):
         return _of_product(node)
     if name not in _NATIVE:
         return IN_PYTHON

@@ -28,6 +28,7 @@ __all__ = [
     "bind_after",
     "epilogue_of",
     "finish",
+    "finish_rows",
     "unknown_activation",
 ]
 
@@ -61,18 +62,35 @@ class Epilogue:
         Its two float32.
     residual
         Added before; of the output's shape.
+    bias
+        Of a product: added to each row.
     """
 
     loop: _Loop | None = None
     numbers: Array = attrs.field(factory=lambda: np.zeros(2, np.float32))
     residual: Array | None = None
+    bias: Array | None = None
 
     @property
     def arguments(self) -> tuple[int, int, int]:
         """Give what :func:`finish` takes first; 0 for what is not there."""
         address = 0 if self.loop is None else address_of(self.loop)
-        more = 0 if self.residual is None else self.residual.ctypes.data
-        return address, self.numbers.ctypes.data, more
+        return address, self.numbers.ctypes.data, _address(self.residual)
+
+    @property
+    def of_rows(self) -> tuple[int, int, int, int]:
+        """Give what :func:`finish_rows` takes first."""
+        return (_address(self.bias), *self.arguments)
+
+    @property
+    def is_there(self) -> bool:
+        """Tell whether anything follows."""
+        parts = (self.loop, self.residual, self.bias)
+        return any(part is not None for part in parts)
+
+
+def _address(array: Array | None) -> int:
+    return 0 if array is None else array.ctypes.data
 
 
 PLAIN = Epilogue()
@@ -89,15 +107,15 @@ def unknown_activation(view: NodeView) -> str | None:
     return None
 
 
-def epilogue_of(call: Call, residual: int) -> Epilogue:
+def epilogue_of(call: Call, residual: int, bias: Array | None = None) -> Epilogue:
     """Read a node's epilogue; ``residual`` is the index of the input to add."""
     name, more = call.attr("activation", ""), call.input(residual)
     if not name:
-        return Epilogue(residual=more)
+        return Epilogue(residual=more, bias=bias)
     loop, numbers = _LOOPS[name]
     given = tuple(call.attr("activation_params", ()))
     both = np.array([*given, *numbers[len(given) :]], np.float32)
-    return Epilogue(loop, both, more)
+    return Epilogue(loop, both, more, bias)
 
 
 @elementwise
@@ -128,9 +146,24 @@ def finish(
             call_at(function, block, 0, 1)
 
 
+@jit
+def finish_rows(
+    bias: int, function: int, numbers: int, more: int, y: int, rows: int, n: int, pitch: int,
+    block: int,
+) -> None:  # fmt: skip
+    """As :func:`finish`, after ``n`` floats at ``bias`` were added to each run."""
+    if bias != 0:
+        for r in range(rows):
+            here = matrix(floats(y + r * pitch * 4), 1, n)[0]
+            _add_onto(matrix(floats(bias), 1, n)[0], here)
+    finish(function, numbers, more, y, rows, n, pitch, block)
+
+
 def bind_after(epilogue: Epilogue, out: Array, threads: int) -> list[Run]:
     """Give the runs that do an epilogue over a whole output, made by something else."""
     runs: list[Run] = []
+    if (bias := epilogue.bias) is not None:
+        runs.append(lambda: np.add(out, bias, out))
     if (more := epilogue.residual) is not None:
         runs.append(lambda: np.add(out, more, out))
     if epilogue.loop is not None:

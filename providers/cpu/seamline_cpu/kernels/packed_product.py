@@ -20,6 +20,7 @@ from seamline.provider import Array
 from seamline_cpu.atomics import floats
 from seamline_cpu.commands import bind, command
 from seamline_cpu.jit import jit
+from seamline_cpu.kernels.epilogues import PLAIN, Epilogue, finish_rows
 from seamline_cpu.kernels.rows import sums
 from seamline_cpu.tiles import COLUMNS, ROWS, copy_row, dot_tile
 
@@ -40,7 +41,7 @@ _BLOCK = 240 << 10  # bytes of left rows packed at once: half of a core's second
 _SHARED_FROM = 1 << 18  # multiply-adds from which more threads pay
 SPARE = ROWS * COLUMNS + ROWS  # floats: a tile that is cut, and zeros to start from
 (_A, _B, _Y, _M, _K, _N, _ACROSS, _LEFT, _STRIDE, _STEP, _BY_ROWS, _COUNT, _RIGHT, _A_0, _A_1,
- _A_2, _B_0, _B_1, _B_2) = range(19)  # fmt: skip
+ _A_2, _B_0, _B_1, _B_2, _BIAS, _FUNCTION, _NUMBERS, _MORE) = range(23)  # fmt: skip
 
 
 @jit
@@ -96,6 +97,19 @@ def tile(left: int, right: int, depth: int, rows: int, columns: int, spare: int,
             target[j] = source[j]
 
 
+@jit
+def _finish(a: Any, row: int, rows: int, column: int, columns: int, block: int) -> None:
+    """Do the epilogue of a part of the output."""
+    shift = (row * a[_N] + column) * 4
+    bias = a[_BIAS] + column * 4 if a[_BIAS] != 0 else 0
+    more = a[_MORE] + shift if a[_MORE] != 0 else 0
+    if bias != 0 or more != 0 or a[_FUNCTION] != 0:
+        finish_rows(
+            bias, a[_FUNCTION], a[_NUMBERS], more, a[_Y] + shift, rows, columns, a[_N],
+            block,
+        )  # fmt: skip
+
+
 @command
 def _packed(a: Any, share: int, shares: int) -> None:
     """Multiply rows by a packed matrix; shares are of the rows, or of the panels."""
@@ -127,6 +141,10 @@ def _packed(a: Any, share: int, shares: int) -> None:
                 y = a[_Y] + 4 * (r * ROWS * n + p * COLUMNS)
                 tile(left + (r - start) * size, right, depth, m - r * ROWS,
                       n - p * COLUMNS, spare, y, 4 * n)  # fmt: skip
+        begin, column = start * ROWS, low * COLUMNS
+        if begin < m and column < n:
+            height, width = min(stop * ROWS, m) - begin, min(high * COLUMNS, n) - column
+            _finish(a, begin, height, column, width, spare)
 
 
 @command
@@ -192,11 +210,13 @@ def _few_rows(a: Any, share: int, shares: int) -> None:
     """Multiply a few rows by a matrix that is read once, in shares of its columns."""
     m, depth, n, down, along = a[_M], a[_K], a[_N], a[_B_1], a[_B_2]
     low, high = n * share // shares, n * (share + 1) // shares
+    block = a[_LEFT] + 64 * share
     if along != 1:
         for j in range(low, high):
             for i in range(m):
                 x = floats(a[_A] + 4 * i * depth)
                 floats(a[_Y])[i * n + j] = _dot(x, floats(a[_B] + 4 * j * along), depth)
+        _finish(a, 0, m, low, high - low, block)
         return
     for i in range(m):
         for j in range(low, high):
@@ -205,6 +225,7 @@ def _few_rows(a: Any, share: int, shares: int) -> None:
         y = floats(a[_Y] + 4 * (i * n + low))
         x = floats(a[_A] + 4 * i * depth)
         _add_scaled(x, floats(a[_B] + 4 * low), down, depth, high - low, y)
+    _finish(a, 0, m, low, high - low, block)
 
 
 @jit
@@ -246,7 +267,9 @@ def pack_panels(b: Array) -> Array:
     return out
 
 
-def packed(a: Array, panels: Array, y: Array, threads: int) -> Run:
+def packed(
+    a: Array, panels: Array, y: Array, threads: int, epilogue: Epilogue = PLAIN
+) -> Run:
     """Bind ``y = a @ b`` for (M, K), packed (K, N) and (M, N), with unit inner strides."""
     (m, depth), n = a.shape, y.shape[1]
     rows = -(-m // ROWS)
@@ -259,8 +282,9 @@ def packed(a: Array, panels: Array, y: Array, threads: int) -> Run:
     stride = step * ROWS * depth + SPARE
     scratch = np.zeros((shares, stride), f4)
     arguments = [a.ctypes.data, panels.ctypes.data, y.ctypes.data, m, depth, n, _strides(a)[0],
-                 scratch.ctypes.data, 4 * stride, step, int(by_rows)]  # fmt: skip
-    return bind(_packed, arguments, shares, keep=(a, panels, y, scratch))
+                 scratch.ctypes.data, 4 * stride, step, int(by_rows), *[0] * 8,
+                 *epilogue.of_rows]  # fmt: skip
+    return bind(_packed, arguments, shares, keep=(a, panels, y, scratch, epilogue))
 
 
 def stacked(a: Array, b: Array, y: Array, threads: int) -> Run:
@@ -277,12 +301,15 @@ def stacked(a: Array, b: Array, y: Array, threads: int) -> Run:
     return bind(_stacked, arguments, shares, keep=(a, b, y, scratch))
 
 
-def few_rows(a: Array, b: Array, y: Array, threads: int) -> Run:
+def few_rows(
+    a: Array, b: Array, y: Array, threads: int, epilogue: Epilogue = PLAIN
+) -> Run:
     """Bind ``y = a @ b`` for a C-contiguous ``a``, and ``b`` of one unit stride."""
     m, depth = a.shape
     n = b.shape[1]
     shares = min(threads, n) if m * b.size >= _SHARED_FROM else 1
-    arguments = np.zeros(19, np.int64)
+    arguments, blocks = np.zeros(23, np.int64), np.zeros(8 * shares, np.int64)
     arguments[:6] = a.ctypes.data, b.ctypes.data, y.ctypes.data, m, depth, n
     arguments[_B_1], arguments[_B_2] = _strides(b)
-    return bind(_few_rows, arguments, shares, keep=(a, b, y))
+    arguments[_LEFT], arguments[_BIAS:] = blocks.ctypes.data, epilogue.of_rows
+    return bind(_few_rows, arguments, shares, keep=(a, b, y, blocks, epilogue))
