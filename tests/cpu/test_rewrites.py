@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -22,16 +24,21 @@ def positive(*shape):
     return (np.abs(R.standard_normal(shape)) + 0.5).astype(np.float32)
 
 
-def conv_then(
-    lines, opset=17, out="y", channels=4, inputs=3, spatial=(6, 7), **constants
-):
+def conv_then(lines, channels=4, inputs=3, **constants):
     """Build ``c = Conv(x, w, b)`` and what follows it."""
     constants.setdefault("w", normal(channels, inputs, 3, 3))
     constants.setdefault("b", normal(channels))
-    text = f"g (float[1,{inputs},{spatial[0]},{spatial[1]}] x) => (float[a,b,c,d] {out}) {{ c = Conv <pads = [1,1,1,1]> (x, w, b) {lines} }}"
-    return model_of(text.replace("float[a,b,c,d] ", ""), opset, **constants), {
-        "x": normal(1, inputs, *spatial)
-    }
+    text = (
+        f"g (float[1,{inputs},6,7] x) => (y)"
+        f" {{ c = Conv <pads = [1,1,1,1]> (x, w, b) {lines} }}"
+    )
+    return model_of(text, **constants), {"x": normal(1, inputs, 6, 7)}
+
+
+def named_in(text, numbers):
+    """Give the numbers whose names stand in a text."""
+    words = set(re.findall(r"\w+", text))
+    return {name: number for name, number in numbers.items() if name in words}
 
 
 # -- nodes that do nothing ---------------------------------------------------------------
@@ -127,11 +134,7 @@ def test_a_constant_a_channel_goes_into_the_convolution(op, shape, first, bias):
     if not bias:
         del model.graph.node[0].input[2]
     both = Both(model, feeds, "basic")
-    assert (
-        both.ops[op]
-        == (2 if op == "Mul" else 0) - both.ops["Mul"] * 0 - (2 if op == "Mul" else 0)
-        or both.rules[f"convolution-{op.lower()}"] == 1
-    )
+    assert both.rules == {f"convolution-{op.lower()}": 1}
     both.are_alike()
 
 
@@ -186,11 +189,7 @@ NUMBERS = {
 
 
 def with_numbers(text):
-    return {
-        name: n
-        for name, n in NUMBERS.items()
-        if f" {name})" in text or f"({name}," in text or f" {name}," in text
-    }
+    return named_in(text, NUMBERS)
 
 
 @pytest.mark.parametrize("name", ACTIVATIONS)
@@ -298,7 +297,6 @@ def test_gemm_that_scales_stays():
 
 # -- expressions -------------------------------------------------------------------------
 
-HALF, ONE, ROOT = "half = Constant <value = float {0.5}> ()", "", ""
 GELUS = (
     "h = Div(x, root) e = Erf(h) o = Add(e, one) p = Mul(x, o) y = Mul(p, half)",
     "h = Mul(inverse, x) e = Erf(h) o = Add(one, e) q = Mul(o, half) y = Mul(q, x)",
@@ -319,11 +317,7 @@ CONSTANTS = {
 
 def expression(text, opset=17, shape=(2, 3, 50), **changed):
     numbers = {**CONSTANTS, **changed}
-    used = {
-        n: np.array(v, np.float32)
-        for n, v in numbers.items()
-        if n in text.replace("(", " ").replace(")", " ").replace(",", " ").split()
-    }
+    used = {n: np.array(v, np.float32) for n, v in named_in(text, numbers).items()}
     sizes = ",".join(map(str, shape))
     return model_of(f"g (float[{sizes}] x) => (y) {{ {text} }}", opset, **used)
 

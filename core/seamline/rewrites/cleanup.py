@@ -1,4 +1,8 @@
-"""Nodes that give what they are given, and pairs of nodes that one node replaces."""
+"""
+Nodes that give what they are given, and pairs of nodes that one node replaces.
+
+What depends on constants alone is folded later, and not looked at here.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +48,7 @@ def dropout(work: Rewriting, node: ir.Node) -> bool:
 def cast(work: Rewriting, node: ir.Node) -> bool:
     """Remove ``Cast`` to the element type that its input has."""
     kind = None if node.domain else work.kind(node.inputs[0])
-    if kind is None:
+    if kind is None or work.is_static(node.outputs[0]):
         return False
     to = dtype_name(ir.DataType(work.attribute(node, "to", 0)))
     if to != kind.dtype:
@@ -65,6 +69,8 @@ def transposes(work: Rewriting, node: ir.Node) -> bool:
     """Join two transpositions; remove both where the second takes the first back."""
     first = _before(node, "Transpose")
     if first is None or (source := first.inputs[0]) is None:
+        return False
+    if work.is_static(node.outputs[0]):
         return False
     shape = work.shape(source)
     if shape is None:
@@ -89,6 +95,8 @@ def reshapes(work: Rewriting, node: ir.Node) -> bool:
     if first is None or work.opset() < 5 or len(node.inputs) < 2:
         return False
     target = node.inputs[1]
+    if work.is_static(node.outputs[0]):
+        return False
     sizes = work.constant(target)
     if sizes is None or (not sizes.all() and not work.attribute(node, "allowzero", 0)):
         return False  # a zero keeps a size that the first one gave
