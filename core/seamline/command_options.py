@@ -110,7 +110,7 @@ def open_pipeline(
 ) -> Pipeline:
     """Open a model as the shared options say."""
     from seamline.errors import ModelError, PlanError
-    from seamline.optimization import level_of
+    from seamline.levels import level_of
     from seamline.pipeline import Pipeline
     from seamline.samples import parse_pairs
 

@@ -158,8 +158,8 @@ class Draft:
 
     def _why_not(self) -> str:
         for node in self.old:
-            if node.name in self.work.pinned:
-                return f"{node.name!r} is pinned by {self.work.pinned[node.name]!r}"
+            if (pin := self.work.pinned.get(node.name or "")) is not None:
+                return f"{node.name!r} is pinned by {pin!r}"
         owners = [self.work.owner(node) for node in self.old]
         best = min(
             (o for o in owners if o is not None), default=len(self.work.providers)
@@ -216,7 +216,7 @@ class Draft:
             if node is None:
                 graph = value.graph
                 if value.is_initializer() and not value.is_graph_input() and graph:
-                    graph.initializers.pop(value.name, None)
+                    graph.initializers.pop(value.name or "", None)
             elif self._unread(node) and node.name not in self.work.pinned:
                 stack += [v for v in node.inputs if v is not None]
                 if isinstance(node.graph, ir.Graph):

@@ -11,7 +11,6 @@ listed with its reason, and so is every place where a rule fits and was not appl
 
 from __future__ import annotations
 
-import enum
 import fnmatch
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -21,36 +20,17 @@ from seamline.claims import infer_with
 from seamline.cloning import copy_model
 from seamline.collector import collector_paused
 from seamline.constants import Constants
-from seamline.errors import near
 from seamline.graph import Graph, Node
+from seamline.levels import GraphOptimizationLevel
 from seamline.naming import walk_graphs
 from seamline.provider import Provider
 from seamline.rewriting import Left, Rewrite, Rewriting, Rules
 from seamline.shapes import resolve_static
 from seamline.tensors import TensorType, ValueType
 
-__all__ = ["GraphOptimizationLevel", "Optimized", "level_of", "optimize"]
+__all__ = ["Optimized", "optimize"]
 
 _SWEEPS = 32  # over all nodes; a chain of fusions takes one each
-
-
-class GraphOptimizationLevel(enum.IntEnum):
-    """How much a graph is rewritten before it runs."""
-
-    ORT_DISABLE_ALL = 0
-    ORT_ENABLE_BASIC = 1
-    ORT_ENABLE_EXTENDED = 2
-    ORT_ENABLE_LAYOUT = 3
-    ORT_ENABLE_ALL = 99
-
-
-_SHORT = {
-    "none": GraphOptimizationLevel.ORT_DISABLE_ALL,
-    "basic": GraphOptimizationLevel.ORT_ENABLE_BASIC,
-    "extended": GraphOptimizationLevel.ORT_ENABLE_EXTENDED,
-    "layout": GraphOptimizationLevel.ORT_ENABLE_LAYOUT,
-    "all": GraphOptimizationLevel.ORT_ENABLE_ALL,
-}
 
 
 @attrs.frozen(eq=False)
@@ -72,31 +52,6 @@ class Optimized:
     level: GraphOptimizationLevel
     rewrites: tuple[Rewrite, ...] = ()
     left: tuple[Left, ...] = ()
-
-
-def level_of(given: GraphOptimizationLevel | int | str) -> GraphOptimizationLevel:
-    """
-    Read a level: ONNX Runtime's name or number, or ``none``, ``basic``, ... ``all``.
-
-    Raises
-    ------
-    ValueError
-        It is none of them.
-
-    Examples
-    --------
-    >>> level_of("basic").name, level_of("ORT_DISABLE_ALL").value, level_of(99).name
-    ('ORT_ENABLE_BASIC', 0, 'ORT_ENABLE_ALL')
-    """
-    if isinstance(given, str):
-        names = {**_SHORT, **GraphOptimizationLevel.__members__}
-        if given in names:
-            return names[given]
-        raise ValueError(
-            f"no level of graph optimization is called {given!r}{near(given, names)} "
-            f"(there are: {', '.join(names)})"
-        )
-    return GraphOptimizationLevel(given)
 
 
 @collector_paused()

@@ -25,8 +25,9 @@ from seamline.engine import Capture, Engine
 from seamline.errors import BuildError, RunError, SeamlineError
 from seamline.folding import Folding
 from seamline.graph import Graph, load
+from seamline.levels import GraphOptimizationLevel, level_of
 from seamline.opened import Opened, open_providers
-from seamline.optimization import GraphOptimizationLevel, Optimized, level_of, optimize
+from seamline.optimization import Optimized, optimize
 from seamline.placement import Placement, place
 from seamline.planned import Plan
 from seamline.provider import Device, Provider

@@ -10,7 +10,7 @@ and whatever was not although a rule fitted, is kept with its reason.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -18,6 +18,7 @@ import onnx_ir as ir
 
 from seamline.attributes import python_value
 from seamline.claims import ask, is_core
+from seamline.constants import Constants
 from seamline.folding import RANDOM
 from seamline.graph import Graph, Node
 from seamline.naming import walk_graphs
@@ -91,7 +92,7 @@ class Rewriting:
     providers: Sequence[Provider]
     pinned: Mapping[str, str]
     known: Callable[[str], Array | None]
-    stored: Container[str]
+    stored: Constants
     infer: Callable[[], Mapping[str, ValueType | None]]
     rewrites: list[Rewrite] = attrs.field(factory=list)
     left: dict[tuple[str, str], Left] = attrs.field(factory=dict)
@@ -155,7 +156,7 @@ class Rewriting:
         return self._static[value]
 
     def _settled(self, value: ir.Value, node: ir.Node | None, reads: Any) -> bool:
-        if value.name in self.stored or value.name in self.fresh:
+        if (value.name or "") in self.stored or value.name in self.fresh:
             return True
         if node is None or not reads or node.op_type in RANDOM:
             return False
@@ -238,7 +239,8 @@ class Rewriting:
             for graph, nodes in walk_graphs(self.model.graph):
                 values = [*graph.inputs, *graph.initializers.values()]
                 values += [value for node in nodes for value in node.outputs]
-                self._names.update(one.name for one in (*values, *nodes) if one.name)
+                self._names.update(value.name for value in values if value.name)
+                self._names.update(node.name for node in nodes if node.name)
         name, number = wanted, 0
         while name in self._names:
             number += 1

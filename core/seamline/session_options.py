@@ -15,7 +15,7 @@ from typing import Any
 import attrs
 
 from seamline.errors import near
-from seamline.optimization import GraphOptimizationLevel
+from seamline.levels import GraphOptimizationLevel
 from seamline.unsupported import UnsupportedError
 
 __all__ = [

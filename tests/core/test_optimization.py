@@ -14,7 +14,8 @@ import seamline
 from seamline.errors import PinError
 from seamline.explain import diff
 from seamline.graph import load
-from seamline.optimization import GraphOptimizationLevel, level_of, optimize
+from seamline.levels import GraphOptimizationLevel, level_of
+from seamline.optimization import optimize
 from seamline.pipeline import Pipeline
 
 f32 = np.float32

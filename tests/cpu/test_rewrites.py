@@ -138,6 +138,22 @@ def test_a_constant_a_channel_goes_into_the_convolution(op, shape, first, bias):
     both.are_alike()
 
 
+@few
+@given(st.sampled_from([(), (1,), (5, 1, 1)]), st.booleans())
+def test_constants_after_a_normalization_go_into_its_scale_and_bias(shape, first):
+    text = (
+        "g (float[2,5,3,4] x) => (y) { n = BatchNormalization(x, s, t, m, v)"
+        f" p = Mul({'k, n' if first else 'n, k'}) q = Add(p, l) y = Relu(q) }}"
+    )
+    constants = {name: normal(5) for name in "stm"}
+    model = model_of(
+        text, v=positive(5), k=normal(*shape), l=normal(5, 1, 1), **constants
+    )
+    both = Both(model, {"x": normal(2, 5, 3, 4)}, "basic")
+    assert both.rules == {"normalization-mul": 1, "normalization-add": 1}
+    both.are_alike(1e-4, 1e-5)
+
+
 @pytest.mark.parametrize(
     "shape", [(7,), (6, 1), (6, 7), (2, 1, 1, 1), (1, 1, 1, 1, 1)], ids=str
 )

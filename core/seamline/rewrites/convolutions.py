@@ -1,12 +1,15 @@
 """
-Constant arithmetic after a convolution becomes part of its weights and bias.
+Constant arithmetic after a convolution, or a normalization, becomes part of its constants.
 
-``s * (W x + b) + t`` is ``(s W) x + (s b + t)`` for one ``s`` and ``t`` a channel. The new
+``s * (W x + b) + t`` is ``(s W) x + (s b + t)`` for one ``s`` and ``t`` a channel, whether
+``W`` is a convolution's or the scale of a BatchNormalization. The new
 weights are drafted as nodes over constants, so that the pipeline folds them as it folds
 everything; a caller who overrides a weight gets what the model says.
 """
 
 from __future__ import annotations
+
+from collections.abc import Container
 
 import attrs
 import numpy as np
@@ -20,37 +23,46 @@ __all__ = ["RULES"]
 
 _WIDE = ("float32", "float64")  # a half would round the new weights once more
 _SAME = "constants of each channel go into its weights and bias"
+_KINDS = {"Conv": "convolution", "BatchNormalization": "normalization"}
 
 
 @attrs.frozen(eq=False)
 class _Weights:
-    """A convolution's weights and bias, and what is known of them."""
+    """
+    Weights and bias of a node, and what is known of them.
+
+    Attributes
+    ----------
+    rest
+        The node's further inputs.
+    rank
+        Axes of the node's output.
+    """
 
     draft: Draft
     weights: ir.Value
     bias: ir.Value | None
+    rest: tuple[ir.Value | None, ...]
     kind: TensorType
+    rank: int
     channels: int
 
     @classmethod
     def of(
         cls, work: Rewriting, rule: str, node: ir.Node, after: ir.Node
     ) -> _Weights | None:
-        if node.domain or len(node.inputs) < 2 or (weights := node.inputs[1]) is None:
+        weights, bias, *rest = [*node.inputs[1:], None, None]
+        kind, shape = work.kind(weights), work.shape(node.inputs[0])
+        if weights is None or shape is None:
             return None
-        kind = work.kind(weights)
-        bias = node.inputs[2] if len(node.inputs) > 2 else None
         if kind is None or kind.shape is None or kind.dtype not in _WIDE:
             return None
         channels = kind.shape[0] if kind.shape else None
         both = [v for v in (weights, bias) if v is not None]
         if not isinstance(channels, int) or not all(map(work.is_static, both)):
             return None
-        return cls(Draft(work, rule, (node, after)), weights, bias, kind, channels)
-
-    @property
-    def rank(self) -> int:
-        return len(self.kind.shape or ())
+        draft, more = Draft(work, rule, (node, after)), tuple(rest[: len(rest) - 2])
+        return cls(draft, weights, bias, more, kind, len(shape), channels)
 
     def vector(self, op_type: str, hint: str, *inputs: ir.Value) -> ir.Value:
         kind = TensorType(self.kind.dtype, (self.channels,))
@@ -71,9 +83,9 @@ class _Weights:
 
     def scaled(self, factor: ir.Value) -> _Weights:
         """Multiply both by a factor a channel."""
-        shape = np.array([-1] + [1] * (self.rank - 1), np.int64)
-        draft = self.draft
-        kind = TensorType(self.kind.dtype, (self.channels, *(1,) * (self.rank - 1)))
+        sizes = (1,) * (len(self.kind.shape or ()) - 1)
+        shape, draft = np.array([-1, *sizes], np.int64), self.draft
+        kind = TensorType(self.kind.dtype, (self.channels, *sizes))
         to = draft.constant(shape, "factor.shape")
         column = draft.node("Reshape", [factor, to], kind, hint="factor.column")
         weights = draft.node("Mul", [self.weights, column], self.kind, hint="weights")
@@ -91,28 +103,38 @@ class _Weights:
 
     def make(self, node: ir.Node, after: ir.Node, reason: str) -> bool:
         out, draft = after.outputs[0], self.draft
-        inputs = [node.inputs[0], self.weights, self.bias]
+        inputs = [node.inputs[0], self.weights, self.bias, *self.rest]
         kind = draft.work.kind(out) or draft.work.kind(node.outputs[0])
-        made = draft.node("Conv", inputs, kind, dict(node.attributes))
+        made = draft.node(node.op_type, inputs, kind, dict(node.attributes))
         return draft.make(reason, (out, made))
 
 
-def _conv_before(work: Rewriting, value: ir.Value | None) -> ir.Node | None:
-    """Give the convolution that makes a value which only one node reads."""
+def _before(
+    work: Rewriting, value: ir.Value | None, kinds: Container[str] = ("Conv",)
+) -> ir.Node | None:
+    """Give the node of one of some kinds that makes a value which only one node reads."""
     node = value.producer() if value is not None else None
-    if node is None or node.op_type != "Conv" or node.domain or value is None:
+    if node is None or node.op_type not in kinds or node.domain or value is None:
+        return None
+    if node.op_type == "BatchNormalization" and not _is_affine(work, node):
         return None
     return node if work.only_reader(value) is not None else None
 
 
+def _is_affine(work: Rewriting, node: ir.Node) -> bool:
+    """Tell whether a BatchNormalization uses the statistics that it is given."""
+    more = [v for v in node.outputs[1:] if v.name]
+    known = len([v for v in node.inputs if v is not None]) == 5
+    trains = bool(work.attribute(node, "training_mode", 0))
+    return known and not trains and not more and work.opset() >= 9
+
+
 def batch_normalization(work: Rewriting, node: ir.Node) -> bool:
     """Fold ``BatchNormalization`` into the convolution before it."""
-    conv = None if node.domain else _conv_before(work, node.inputs[0])
-    statistics = [v for v in node.inputs[1:5] if v is not None]
-    trains = work.attribute(node, "training_mode", 0)
-    more = [v for v in node.outputs[1:] if v.name]
-    if conv is None or len(statistics) < 4 or trains or more or work.opset() < 9:
+    conv = None if node.domain else _before(work, node.inputs[0])
+    if conv is None or not _is_affine(work, node):
         return False
+    statistics = [v for v in node.inputs[1:5] if v is not None]
     if not all(map(work.is_static, statistics)):
         return False
     made = _Weights.of(work, "batch-normalization", conv, node)
@@ -146,15 +168,16 @@ def _a_channel(work: Rewriting, value: ir.Value, made: _Weights) -> bool:
 
 
 def _arithmetic(work: Rewriting, node: ir.Node) -> bool:
-    """Fold a constant added to a convolution, or multiplied with it, into it."""
+    """Fold a constant added to, or multiplied with, a result into what made it."""
     if node.domain or len(node.inputs) != 2:
         return False
     for place in (0, 1):
         value, other = node.inputs[place], node.inputs[1 - place]
-        conv = _conv_before(work, value)
+        conv = _before(work, value, _KINDS)
         if conv is None or other is None or not work.is_static(other):
             continue
-        made = _Weights.of(work, f"convolution-{node.op_type.lower()}", conv, node)
+        rule = f"{_KINDS[conv.op_type]}-{node.op_type.lower()}"
+        made = _Weights.of(work, rule, conv, node)
         if made is None or not _a_channel(work, other, made):
             continue
         vector = made.by_channel(other, "other")
