@@ -92,7 +92,7 @@ def explain(
         ],
         "notes": list(pipeline.notes),
         "signature": signature,
-        "optimized": _optimized(pipeline),
+        "optimized": pipeline.optimized.described(),
         "folded": _folded(pipeline),
         "constants_nbytes": _constants_nbytes(pipeline),
         "plan": _plan(plan, pipeline, program, timings),
@@ -110,27 +110,6 @@ def _advice(advice: Advice) -> dict[str, Any]:
 
 def _plain(pipeline: Pipeline, name: str) -> dict[str, Any]:
     return dict(pipeline.provider_options.get(name, {}))
-
-
-def _optimized(pipeline: Pipeline) -> dict[str, Any]:
-    """Give the rewrites, keyed as a diff wants them: by rule and first node."""
-    optimized = pipeline.optimized
-    return {
-        "level": optimized.level.name,
-        "rewrites": [
-            {
-                "id": f"{rewrite.rule} {rewrite.nodes[0]}",
-                "nodes": list(rewrite.nodes),
-                "made": dict(rewrite.made),
-                "reason": rewrite.reason,
-            }
-            for rewrite in optimized.rewrites
-        ],
-        "left": [
-            {"id": f"{left.rule} {left.node}", "why": left.why}
-            for left in optimized.left
-        ],
-    }
 
 
 def _folded(pipeline: Pipeline) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import attrs
 
@@ -52,6 +53,20 @@ class Optimized:
     level: GraphOptimizationLevel
     rewrites: tuple[Rewrite, ...] = ()
     left: tuple[Left, ...] = ()
+
+    def described(self) -> dict[str, Any]:
+        """Give what was done as JSON knows it, with ids that a diff compares by."""
+        rewrites = [
+            {
+                "id": f"{one.rule} {one.nodes[0]}",
+                "nodes": list(one.nodes),
+                "made": dict(one.made),
+                "reason": one.reason,
+            }
+            for one in self.rewrites
+        ]
+        left = [{"id": f"{one.rule} {one.node}", "why": one.why} for one in self.left]
+        return {"level": self.level.name, "rewrites": rewrites, "left": left}
 
 
 @collector_paused()

@@ -115,6 +115,22 @@ def test_batch_normalization_goes_into_the_convolution(channels, inputs, epsilon
     both.are_alike(1e-4, 1e-5)
 
 
+@pytest.mark.parametrize(("group", "left"), [(1, 0), (2, 1)])
+def test_batch_normalization_goes_into_a_transposed_convolution_of_one_group(
+    group, left
+):
+    text = (
+        "g (float[1,4,5,6] x) => (y)"
+        f" {{ c = ConvTranspose <strides = [2,2], group = {group}> (x, w, b)"
+        " n = BatchNormalization(c, s, t, m, v) y = Neg(n) }"
+    )
+    constants = {name: normal(6) for name in "bstm"}
+    model = model_of(text, w=normal(4, 6 // group, 3, 3), v=positive(6), **constants)
+    both = Both(model, {"x": normal(1, 4, 5, 6)}, "basic")
+    assert both.ops["BatchNormalization"] == left
+    both.are_alike(1e-4, 1e-5)
+
+
 def test_batch_normalization_that_trains_stays():
     text = "y, m2, v2 = BatchNormalization <training_mode = 1> (c, s, t, m, v)"
     model, feeds = conv_then(text, s=normal(4), t=normal(4), m=normal(4), v=positive(4))

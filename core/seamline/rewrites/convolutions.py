@@ -23,7 +23,11 @@ __all__ = ["RULES"]
 
 _WIDE = ("float32", "float64")  # a half would round the new weights once more
 _SAME = "constants of each channel go into its weights and bias"
-_KINDS = {"Conv": "convolution", "BatchNormalization": "normalization"}
+_KINDS = {
+    "Conv": "convolution",
+    "ConvTranspose": "convolution",
+    "BatchNormalization": "normalization",
+}
 
 
 @attrs.frozen(eq=False)
@@ -37,6 +41,8 @@ class _Weights:
         The node's further inputs.
     rank
         Axes of the node's output.
+    axis
+        Where the output's channels lie in the weights.
     """
 
     draft: Draft
@@ -45,6 +51,7 @@ class _Weights:
     rest: tuple[ir.Value | None, ...]
     kind: TensorType
     rank: int
+    axis: int
     channels: int
 
     @classmethod
@@ -57,12 +64,15 @@ class _Weights:
             return None
         if kind is None or kind.shape is None or kind.dtype not in _WIDE:
             return None
-        channels = kind.shape[0] if kind.shape else None
+        axis = 1 if node.op_type == "ConvTranspose" else 0
+        if axis and work.attribute(node, "group", 1) != 1:
+            return None
+        channels = kind.shape[axis] if len(kind.shape) > axis else None
         both = [v for v in (weights, bias) if v is not None]
         if not isinstance(channels, int) or not all(map(work.is_static, both)):
             return None
         draft, more = Draft(work, rule, (node, after)), tuple(rest[: len(rest) - 2])
-        return cls(draft, weights, bias, more, kind, len(shape), channels)
+        return cls(draft, weights, bias, more, kind, len(shape), axis, channels)
 
     def vector(self, op_type: str, hint: str, *inputs: ir.Value) -> ir.Value:
         kind = TensorType(self.kind.dtype, (self.channels,))
@@ -83,9 +93,10 @@ class _Weights:
 
     def scaled(self, factor: ir.Value) -> _Weights:
         """Multiply both by a factor a channel."""
-        sizes = (1,) * (len(self.kind.shape or ()) - 1)
-        shape, draft = np.array([-1, *sizes], np.int64), self.draft
-        kind = TensorType(self.kind.dtype, (self.channels, *sizes))
+        sizes = [1] * len(self.kind.shape or ())
+        sizes[self.axis], draft = self.channels, self.draft
+        shape = np.array(sizes, np.int64)
+        kind = TensorType(self.kind.dtype, tuple(sizes))
         to = draft.constant(shape, "factor.shape")
         column = draft.node("Reshape", [factor, to], kind, hint="factor.column")
         weights = draft.node("Mul", [self.weights, column], self.kind, hint="weights")
@@ -110,7 +121,9 @@ class _Weights:
 
 
 def _before(
-    work: Rewriting, value: ir.Value | None, kinds: Container[str] = ("Conv",)
+    work: Rewriting,
+    value: ir.Value | None,
+    kinds: Container[str] = ("Conv", "ConvTranspose"),
 ) -> ir.Node | None:
     """Give the node of one of some kinds that makes a value which only one node reads."""
     node = value.producer() if value is not None else None

@@ -20,8 +20,8 @@ from seamline.provider import Array, NodeView
 from seamline.tensors import FLOATS
 from seamline_cpu.binding import in_order
 from seamline_cpu.kernels.epilogues import PLAIN, Epilogue, bind_after
+from seamline_cpu.kernels.few_rows import few_rows
 from seamline_cpu.kernels.packed_product import (
-    few_rows,
     pack_panels,
     packed,
     packed_nbytes,

@@ -21,12 +21,10 @@ from seamline_cpu.atomics import floats
 from seamline_cpu.commands import bind, command
 from seamline_cpu.jit import jit
 from seamline_cpu.kernels.epilogues import PLAIN, Epilogue, finish_rows
-from seamline_cpu.kernels.rows import sums
 from seamline_cpu.tiles import COLUMNS, ROWS, copy_row, dot_tile
 
 __all__ = [
     "SPARE",
-    "few_rows",
     "pack_left",
     "pack_panels",
     "pack_rows",
@@ -178,56 +176,6 @@ def _stacked(a: Any, share: int, shares: int) -> None:
                 )
 
 
-@sums
-def _dot(a: Any, b: Any, n: int) -> Any:
-    total = f4(0.0)
-    for k in range(n):
-        total += a[k] * b[k]
-    return total
-
-
-@sums
-def _add_scaled(x: Any, b: Any, down: int, count: int, n: int, y: Any) -> None:
-    """Add ``count`` rows of ``b``, each times its value of ``x``, four at a time."""
-    whole = count - count % 4
-    for k in range(0, whole, 4):
-        x0, x1, x2, x3 = x[k], x[k + 1], x[k + 2], x[k + 3]
-        at = k * down
-        for j in range(n):
-            y[j] += (
-                x0 * b[at + j]
-                + x1 * b[at + down + j]
-                + x2 * b[at + 2 * down + j]
-                + x3 * b[at + 3 * down + j]
-            )
-    for k in range(whole, count):
-        for j in range(n):
-            y[j] += x[k] * b[k * down + j]
-
-
-@command
-def _few_rows(a: Any, share: int, shares: int) -> None:
-    """Multiply a few rows by a matrix that is read once, in shares of its columns."""
-    m, depth, n, down, along = a[_M], a[_K], a[_N], a[_B_1], a[_B_2]
-    low, high = n * share // shares, n * (share + 1) // shares
-    block = a[_LEFT] + 64 * share
-    if along != 1:
-        for j in range(low, high):
-            for i in range(m):
-                x = floats(a[_A] + 4 * i * depth)
-                floats(a[_Y])[i * n + j] = _dot(x, floats(a[_B] + 4 * j * along), depth)
-        _finish(a, 0, m, low, high - low, block)
-        return
-    for i in range(m):
-        for j in range(low, high):
-            floats(a[_Y])[i * n + j] = f4(0.0)
-    for i in range(m):
-        y = floats(a[_Y] + 4 * (i * n + low))
-        x = floats(a[_A] + 4 * i * depth)
-        _add_scaled(x, floats(a[_B] + 4 * low), down, depth, high - low, y)
-    _finish(a, 0, m, low, high - low, block)
-
-
 @jit
 def _pack_panels(b: Any, down: int, along: int, n: int, depth: int, out: Any) -> None:
     for p in range((n + COLUMNS - 1) // COLUMNS):
@@ -299,17 +247,3 @@ def stacked(a: Array, b: Array, y: Array, threads: int) -> Run:
                  scratch.ctypes.data, 4 * stride, 0, 0, count, 4 * right, *_strides(a),
                  *_strides(b)]  # fmt: skip
     return bind(_stacked, arguments, shares, keep=(a, b, y, scratch))
-
-
-def few_rows(
-    a: Array, b: Array, y: Array, threads: int, epilogue: Epilogue = PLAIN
-) -> Run:
-    """Bind ``y = a @ b`` for a C-contiguous ``a``, and ``b`` of one unit stride."""
-    m, depth = a.shape
-    n = b.shape[1]
-    shares = min(threads, n) if m * b.size >= _SHARED_FROM else 1
-    arguments, blocks = np.zeros(23, np.int64), np.zeros(8 * shares, np.int64)
-    arguments[:6] = a.ctypes.data, b.ctypes.data, y.ctypes.data, m, depth, n
-    arguments[_B_1], arguments[_B_2] = _strides(b)
-    arguments[_LEFT], arguments[_BIAS:] = blocks.ctypes.data, epilogue.of_rows
-    return bind(_few_rows, arguments, shares, keep=(a, b, y, blocks, epilogue))
