@@ -18,6 +18,7 @@ __all__ = [
     "Fallbacks",
     "Inputs",
     "Model",
+    "Optimize",
     "Pins",
     "Providers",
     "Seed",
@@ -48,6 +49,10 @@ Pins = Annotated[
 Fallbacks = Annotated[
     str,
     typer.Option("--fallback", help="error, warn or allow: may cpu take what is left?"),
+]
+Optimize = Annotated[
+    str,
+    typer.Option("--optimize", help="Rewrite the graph: none, basic, extended or all."),
 ]
 Inputs = Annotated[
     list[str] | None,
@@ -99,15 +104,24 @@ def named_provider(text: str) -> tuple[str, dict[str, Any]]:
 
 
 def open_pipeline(
-    model: str, providers: list[str] | None, pins: list[str] | None, fallback: str
+    model: str,
+    providers: list[str] | None,
+    pins: list[str] | None,
+    fallback: str,
+    optimize: str = "all",
 ) -> Pipeline:
     """Open a model as the shared options say."""
     from seamline.errors import ModelError, PlanError
+    from seamline.levels import level_of
     from seamline.pipeline import Pipeline
     from seamline.samples import parse_pairs
 
     if fallback not in ("error", "warn", "allow"):
         raise PlanError(f"--fallback {fallback!r}: it is error, warn or allow")
+    try:
+        level = level_of(optimize)
+    except ValueError as error:
+        raise PlanError(f"--optimize: {error}") from error
     try:
         with progress(f"opening {model}"):
             return Pipeline.open(
@@ -115,6 +129,7 @@ def open_pipeline(
                 providers=[named_provider(text) for text in providers or ["cpu"]],
                 pins=parse_pairs(pins, "--pin"),
                 fallback=fallback,  # type: ignore[arg-type]
+                graph_optimization_level=level,
             )
     except OSError as error:
         raise ModelError(model, "", error.strerror or str(error)) from error

@@ -21,6 +21,7 @@ def bench(
     provider: options.Providers = None,
     pin: options.Pins = None,
     fallback: options.Fallbacks = "error",
+    optimize: options.Optimize = "all",
     inputs: options.Inputs = None,
     shape: options.Shapes = None,
     dim: options.Dims = None,
@@ -37,7 +38,7 @@ def bench(
     options.at_least("--runs", runs, 1)
     options.at_least("--threads", threads, 0)
     named = [_with_threads(text, threads) for text in provider or ["cpu"]]
-    pipeline = options.open_pipeline(model, named, pin, fallback)
+    pipeline = options.open_pipeline(model, named, pin, fallback, optimize)
     try:
         feeds = options.feeds_for(pipeline, inputs, shape, dim, seed)
         sides: dict[str, Callable[[], list[Any]]] = {

@@ -23,6 +23,7 @@ def explain(
     provider: options.Providers = None,
     pin: options.Pins = None,
     fallback: options.Fallbacks = "error",
+    optimize: options.Optimize = "all",
     inputs: options.Inputs = None,
     shape: options.Shapes = None,
     dim: options.Dims = None,
@@ -43,7 +44,7 @@ def explain(
     from seamline.explain import diff
 
     options.at_least("--measure", measure, 0)
-    pipeline = options.open_pipeline(model, provider, pin, fallback)
+    pipeline = options.open_pipeline(model, provider, pin, fallback, optimize)
     try:
         feeds = options.feeds_for(pipeline, inputs, shape, dim, seed)
         timings = None

@@ -20,6 +20,7 @@ def run(
     provider: options.Providers = None,
     pin: options.Pins = None,
     fallback: options.Fallbacks = "error",
+    optimize: options.Optimize = "all",
     inputs: options.Inputs = None,
     shape: options.Shapes = None,
     dim: options.Dims = None,
@@ -35,7 +36,7 @@ def run(
     """Run a model; inputs that are not given are made up from their types."""
     from seamline.profiling import Profile
 
-    pipeline = options.open_pipeline(model, provider, pin, fallback)
+    pipeline = options.open_pipeline(model, provider, pin, fallback, optimize)
     try:
         feeds = options.feeds_for(pipeline, inputs, shape, dim, seed)
         trace = Profile("seamline") if profile else None

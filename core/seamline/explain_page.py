@@ -171,6 +171,11 @@ _BODY = """<body>
 <p>Signature: {% for name, kind in data.signature.items() %}<code>{{ name }}: {{ kind }}</code> {% else %}no inputs{% endfor %}.
 Opsets: {% for domain, version in data.opsets.items() %}{{ domain }} {{ version }}{{ ", " if not loop.last }}{% endfor %}.
 Constants: {{ data.constants_nbytes | bytes }}.</p>
+{% if data.optimized.rewrites or data.optimized.left %}
+<details><summary>Rewritten: {{ data.optimized.rewrites | length }} places ({{ data.optimized.level }})</summary>
+<ul>{% for one in data.optimized.rewrites %}<li><code>{{ one.id }}</code>: {{ one.nodes | join(", ") }} {% for name, op in one.made.items() %}→ <code>{{ op }}</code> {% endfor %}({{ one.reason }})</li>{% endfor %}
+{% for one in data.optimized.left %}<li><code>{{ one.id }}</code> left: {{ one.why }}</li>{% endfor %}</ul></details>
+{% endif %}
 {% if data.folded.nodes or data.folded.left %}
 <details><summary>Folded once at open: {{ data.folded.nodes | length }} nodes, {{ data.folded.nbytes | bytes }} kept</summary>
 {{ data.folded.left or "" }} {% for name in data.folded.nodes %}<code>{{ name }}</code>{{ ", " if not loop.last }}{% endfor %}</details>

@@ -43,6 +43,7 @@ def as_text(data: Mapping[str, Any]) -> str:
             lines.append(f"           {one['name']}: {said}")
     signature = ", ".join(f"{name}: {kind}" for name, kind in data["signature"].items())
     lines.append(f"signature  {signature or '(no inputs)'}")
+    lines += _optimized(data["optimized"])
     folded = data["folded"]
     if folded["nodes"]:
         size = bytes_text(folded["nbytes"])
@@ -57,6 +58,20 @@ def as_text(data: Mapping[str, Any]) -> str:
         lines += ["", "what would help most"]
         lines += [f"  {advice['text']}" for advice in data["advice"][:5]]
     return "\n".join(lines) + "\n"
+
+
+def _optimized(optimized: Mapping[str, Any]) -> Iterator[str]:
+    """Give rewrites by rule, and what was left by reason."""
+    made, left = Counter[str](), Counter[tuple[str, str]]()
+    for rewrite in optimized["rewrites"]:
+        made[rewrite["id"].split()[0]] += 1
+    for one in optimized["left"]:
+        left[one["id"].split()[0], one["why"]] += 1
+    if made:
+        rules = ", ".join(f"{count} {rule}" for rule, count in made.most_common())
+        yield f"rewritten  {rules} ({optimized['level']})"
+    for (rule, why), count in left.most_common(_SHOWN):
+        yield f"left       {count} {rule}: {why}"
 
 
 def _plan(plan: Mapping[str, Any], indent: str) -> Iterator[str]:

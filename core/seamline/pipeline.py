@@ -25,7 +25,9 @@ from seamline.engine import Capture, Engine
 from seamline.errors import BuildError, RunError, SeamlineError
 from seamline.folding import Folding
 from seamline.graph import Graph, load
+from seamline.levels import GraphOptimizationLevel, level_of
 from seamline.opened import Opened, open_providers
+from seamline.optimization import Optimized, optimize
 from seamline.placement import Placement, place
 from seamline.planned import Plan
 from seamline.provider import Device, Provider
@@ -66,6 +68,8 @@ class Pipeline:
         What is known of each value's type before any feed.
     notes
         What was dropped, moved or left, and why; shown by ``explain``.
+    optimized
+        What was rewritten before providers were asked; ``graph`` is its graph.
     """
 
     graph: Graph
@@ -76,6 +80,7 @@ class Pipeline:
     claims: Claims
     placement: Placement
     variants: Variants
+    optimized: Optimized
     _stack: ExitStack
     _lock: threading.RLock = attrs.field(factory=threading.RLock)
     _closed: bool = False
@@ -95,6 +100,7 @@ class Pipeline:
         record: bool = True,
         verify_capture: int = 0,
         deadline: float | None = None,
+        graph_optimization_level: GraphOptimizationLevel | int | str = "none",
         settings: Settings | None = None,
         plugins: Sequence[Any] = (),
     ) -> Pipeline:
@@ -122,6 +128,8 @@ class Pipeline:
             Seconds that one call on a provider may take. One that does not return in time
             is given up, and its provider is called no more; each call then goes through
             a thread of the provider's own. None: calls are direct, and waited for.
+        graph_optimization_level
+            How much the graph is rewritten; see :mod:`seamline.optimization`.
         plugins
             Plugins beside the installed ones.
 
@@ -138,11 +146,15 @@ class Pipeline:
                 providers, fallback, settings, tuple(plugins), deadline=deadline
             )
             stack.callback(opened.close)
-            constants = Constants(graph)
-            claims = collect(graph, list(opened.providers.values()), constants)
             chosen = {
                 pin: opened.aliases.get(who, who) for pin, who in (pins or {}).items()
             }
+            asked = list(opened.providers.values())
+            level = level_of(graph_optimization_level)
+            optimized = optimize(graph, asked, level=level, pins=chosen)
+            graph = optimized.graph
+            constants = Constants(graph)
+            claims = collect(graph, asked, constants)
             notes = _quarantined(claims, opened, fallback)
             placement = place(claims, _devices(opened), named=opened.named, pins=chosen)
             capture = Capture(record, verify_capture)
@@ -150,8 +162,9 @@ class Pipeline:
             stack.callback(variants.close)
             variants.of(frozenset(), constants)
             self = cls(
-                graph, opened, fallback, chosen, [], claims, placement, variants, stack
-            )
+                graph, opened, fallback, chosen, [], claims, placement, variants,
+                optimized, stack,
+            )  # fmt: skip
             self._note(*notes, *_fallbacks(placement))
             self._stack = stack.pop_all()
         return self

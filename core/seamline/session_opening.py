@@ -72,6 +72,7 @@ class Opening:
                 record=self.options.record_segments,
                 verify_capture=self.options.verify_capture,
                 deadline=self.options.provider_deadline,
+                graph_optimization_level=self.options.graph_optimization_level,
                 settings=self.settings,
                 plugins=self.plugins,
             )

@@ -15,6 +15,7 @@ from typing import Any
 import attrs
 
 from seamline.errors import near
+from seamline.levels import GraphOptimizationLevel
 from seamline.unsupported import UnsupportedError
 
 __all__ = [
@@ -24,16 +25,6 @@ __all__ = [
     "RunOptions",
     "SessionOptions",
 ]
-
-
-class GraphOptimizationLevel(enum.IntEnum):
-    """How much a graph is rewritten before it runs."""
-
-    ORT_DISABLE_ALL = 0
-    ORT_ENABLE_BASIC = 1
-    ORT_ENABLE_EXTENDED = 2
-    ORT_ENABLE_LAYOUT = 3
-    ORT_ENABLE_ALL = 99
 
 
 class ExecutionMode(enum.IntEnum):
@@ -98,8 +89,9 @@ class SessionOptions:
     Options of a session.
 
     These have an effect: ``enable_profiling``, ``profile_file_prefix``,
-    ``intra_op_num_threads`` (the option ``num_threads`` of providers that have it), the
-    free dimension overrides, the providers added, and these config entries:
+    ``intra_op_num_threads`` (the option ``num_threads`` of providers that have it),
+    ``graph_optimization_level`` (see :mod:`seamline.optimization`), the free dimension
+    overrides, the providers added, and these config entries:
 
     ``session.disable_cpu_ep_fallback``
         "1" stands for ``fallback="error"``, "0" for ``fallback="allow"``.
@@ -238,8 +230,8 @@ class SessionOptions:
 
 _UNUSED_SESSION = (
     "inter_op_num_threads", "enable_cpu_mem_arena", "enable_mem_pattern", "enable_mem_reuse",
-    "execution_mode", "execution_order", "graph_optimization_level", "log_severity_level",
-    "log_verbosity_level", "logid", "optimized_model_filepath", "use_deterministic_compute",
+    "execution_mode", "execution_order", "log_severity_level", "log_verbosity_level",
+    "logid", "optimized_model_filepath", "use_deterministic_compute",
     "use_per_session_threads",
 )  # fmt: skip
 

@@ -1,7 +1,11 @@
 """
 Times real models beside onnxruntime: same feeds, same threads, in turns.
 
-    python -m tests.bench.bench_models [--rounds 30] [--threads 2] [--no-record] [MODEL ...]
+    python -m tests.bench.bench_models [--rounds 30] [--threads 2] [--no-record]
+        [--unoptimized] [MODEL ...]
+
+``--unoptimized`` takes turns with a third, the graph without optimization, and writes a
+record of its own.
 """
 
 from __future__ import annotations
@@ -19,21 +23,32 @@ import seamline
 REST = 0.05  #: seconds before each turn, so that the other's workers have come to rest
 
 
-def contestants(path, feeds, threads):
-    """Open a model in both; give functions that run it once."""
+def opened(path, threads, level):
+    """Open a model in seamline at a level of optimization."""
+    options = seamline.SessionOptions()
+    options.graph_optimization_level = level
+    providers = [("cpu", {"num_threads": threads})]
+    return seamline.InferenceSession(path, options, providers=providers)
+
+
+def contestants(path, feeds, threads, unoptimized):
+    """Open a model in each; give functions that run it once."""
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
     options.log_severity_level = 3
     theirs = ort.InferenceSession(
         str(path), options, providers=["CPUExecutionProvider"]
     )
-    ours = seamline.InferenceSession(
-        path, providers=[("cpu", {"num_threads": threads})]
-    )
-    return {
+    levels = seamline.GraphOptimizationLevel
+    ours = opened(path, threads, levels.ORT_ENABLE_ALL)
+    runs = {
         "onnxruntime": lambda: theirs.run(None, feeds),
         "seamline": lambda: ours.run(None, feeds),
     }
+    if unoptimized:
+        plain = opened(path, threads, levels.ORT_DISABLE_ALL)
+        runs["unoptimized"] = lambda: plain.run(None, feeds)
+    return runs
 
 
 def difference(one, other):
@@ -45,10 +60,10 @@ def difference(one, other):
     return largest
 
 
-def measure(model, threads, rounds):
+def measure(model, threads, rounds, unoptimized=False):
     """Give a row of the table for a model, and print it."""
     path = model.path()
-    runs = contestants(path, model.feeds(path), threads)
+    runs = contestants(path, model.feeds(path), threads, unoptimized)
     apart = difference(runs["seamline"], runs["onnxruntime"])
     times = alternating(runs, rounds=rounds, rest=REST)
     ours, theirs = times["seamline"], times["onnxruntime"]
@@ -62,6 +77,14 @@ def measure(model, threads, rounds):
         f"{apart:.1e}",
         len(ours.samples),
     )
+    if unoptimized:
+        plain = times["unoptimized"]
+        row += (
+            f"{plain.median * 1e3:.3f}",
+            f"{ours.median / plain.median:.2f}",
+            f"{ours.best / plain.best:.2f}",
+            f"{difference(runs['seamline'], runs['unoptimized']):.1e}",
+        )
     print(*row, sep="  ", flush=True)
     return row
 
@@ -72,11 +95,15 @@ def main():
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--no-record", action="store_true")
+    parser.add_argument("--unoptimized", action="store_true")
     chosen = parser.parse_args()
     facts, rows, missing = machine(), [], []
     for name in chosen.models or BY_NAME:
         try:
-            rows.append(measure(BY_NAME[name], chosen.threads, chosen.rounds))
+            model = BY_NAME[name]
+            rows.append(
+                measure(model, chosen.threads, chosen.rounds, chosen.unoptimized)
+            )
         except NotThereError as error:
             missing.append(f"- {name}: {error}")
         except seamline.SeamlineError as error:
@@ -89,6 +116,11 @@ def main():
         "model", "seamline ms", "onnxruntime ms", "ratio of medians", "ratio of best",
         "spread", "largest difference", "turns",
     )  # fmt: skip
+    if chosen.unoptimized:
+        head += (
+            "unoptimized ms", "optimized over unoptimized", "best over best",
+            "difference of both",
+        )  # fmt: skip
     sections = [
         f"Medians over turns that alternate between the two, {chosen.threads} threads each. "
         "A ratio below 1 means that seamline took less time. *Spread* is the middle half's "
@@ -99,7 +131,13 @@ def main():
     if missing:
         sections.append("Not measured:\n\n" + "\n".join(missing))
     if not chosen.no_record:
-        print(write_record("models", "Real models beside onnxruntime", sections, facts))
+        name, title = "models", "Real models beside onnxruntime"
+        if chosen.unoptimized:
+            name, title = (
+                "graph-optimization",
+                f"{title}, with and without optimization",
+            )
+        print(write_record(name, title, sections, facts))
 
 
 if __name__ == "__main__":

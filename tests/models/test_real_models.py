@@ -8,6 +8,7 @@ from tests.models.forced import assert_alike_where_forced
 from tests.models.inputs import MODELS
 
 import seamline
+from seamline.pipeline import Pipeline
 
 ort = pytest.importorskip("onnxruntime")
 
@@ -72,6 +73,19 @@ def test_cpu_alone_gives_onnxruntimes_answer(model, there):
     model.means(first, path)
     for one, other in zip(first, again, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
+def test_optimization_changes_no_answer(model, there):
+    path = there(model)
+    feeds = model.feeds(path)
+    answers = {}
+    for level in ("none", "basic", "all"):
+        pipeline = Pipeline.open(path, graph_optimization_level=level)
+        answers[level] = pipeline.run(feeds)
+        pipeline.close()
+    assert_close(answers["basic"], answers["none"])
+    assert_close(answers["all"], answers["none"])
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)

@@ -23,7 +23,7 @@ from seamline_cpu.jit import jit, native
 __all__ = [
     "WORDS",
     "bytes_at",
-    "call",
+    "call_at",
     "doubles",
     "fetch_add",
     "floats",
@@ -113,7 +113,9 @@ def _nap(context: Any) -> Any:
 
 
 @native
-def call(context: Any, function: Any, arguments: Any, share: Any, shares: Any) -> Any:
+def call_at(
+    context: Any, function: Any, arguments: Any, share: Any, shares: Any
+) -> Any:
     """Call ``void(arguments, share, shares)`` at an address."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -172,7 +174,7 @@ def _help(control: int, ticket: int) -> None:
         if share < 0:
             return
         shares = (ticket >> 16) & 0xFFFF
-        call(_load(control + 128), _load(control + 136), share, shares)
+        call_at(_load(control + 128), _load(control + 136), share, shares)
         fetch_add(control + 64, 1)
         ticket = (ticket & ~0xFFFF) | (share + 1)
 
@@ -181,7 +183,7 @@ def _help(control: int, ticket: int) -> None:
 def run_alone(function: int, arguments: int, shares: int) -> None:
     """Run every share of a command in this thread."""
     for share in range(shares):
-        call(function, arguments, share, shares)
+        call_at(function, arguments, share, shares)
 
 
 @jit

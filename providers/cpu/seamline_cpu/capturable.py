@@ -21,7 +21,7 @@ from seamline_cpu.recording import IN_PYTHON
 
 __all__ = ["not_capturable"]
 
-_CONTRIB = "com.microsoft::"
+_CONTRIB, _OWN = "com.microsoft::", "seamline::"
 _ONLY_FLOAT = frozenset({"float32"})
 #: Operators whose float32 form is made of commands.
 _FLOAT = (
@@ -31,7 +31,8 @@ _FLOAT = (
     "RMSNormalization", "RNN", "ReduceL1", "ReduceL2", "ReduceMax", "ReduceMean", "ReduceMin",
     "ReduceSum", "ReduceSumSquare", "SimplifiedLayerNormalization", "Sin", "Softmax", "Sum",
     f"{_CONTRIB}DynamicQuantizeLSTM", f"{_CONTRIB}FusedConv", f"{_CONTRIB}FusedMatMul", f"{_CONTRIB}Gelu",
-    f"{_CONTRIB}QuickGelu", f"{_CONTRIB}SimplifiedLayerNormalization",
+    f"{_CONTRIB}QuickGelu", f"{_CONTRIB}SimplifiedLayerNormalization", f"{_OWN}FusedConv",
+    f"{_OWN}FusedMatMul", f"{_OWN}LayerNormalization",
 )  # fmt: skip
 _COUNTED = ("Add", "Sub", "Mul", "Div", "Max", "Min")
 _COMPARISONS = ("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual")

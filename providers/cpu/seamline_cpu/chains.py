@@ -17,7 +17,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from seamline_cpu.atomics import call, longs
+from seamline_cpu.atomics import call_at, longs
 from seamline_cpu.commands import Native, bind, command
 
 __all__ = ["BLOCK", "Flat", "chained"]
@@ -70,7 +70,7 @@ def _chain(a: Any, share: int, shares: int) -> None:
             to[a[at + 3]] = min(block, n - low)
             for move in range(a[at + 4]):
                 to[a[at + 5 + 2 * move]] += low * a[at + 6 + 2 * move]
-            call(a[at], held, 0, 1)
+            call_at(a[at], held, 0, 1)
 
 
 @attrs.frozen(eq=False)

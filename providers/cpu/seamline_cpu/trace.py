@@ -16,7 +16,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from seamline_cpu.atomics import call, longs
+from seamline_cpu.atomics import call_at, longs
 from seamline_cpu.commands import Native, command, in_list
 from seamline_cpu.ir import cgutils, ir, types
 from seamline_cpu.jit import native
@@ -54,7 +54,7 @@ def _timed(a: Any, share: int, shares: int) -> None:
     """Arguments: a command's function, its arguments, and where to put two times a share."""
     times = longs(a[2] + 16 * share)
     times[0] = clock_ns()
-    call(a[0], a[1], share, shares)
+    call_at(a[0], a[1], share, shares)
     times[1] = clock_ns()
 
 

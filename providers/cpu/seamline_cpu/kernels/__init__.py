@@ -7,6 +7,7 @@ from seamline_cpu.kernels import attention_contrib as attention_contrib
 from seamline_cpu.kernels import batch_normalization as batch_normalization
 from seamline_cpu.kernels import casts as casts
 from seamline_cpu.kernels import convolution as convolution
+from seamline_cpu.kernels import convolution_fused as convolution_fused
 from seamline_cpu.kernels import convolution_integer as convolution_integer
 from seamline_cpu.kernels import convolution_transposed as convolution_transposed
 from seamline_cpu.kernels import cumulative as cumulative
@@ -29,9 +30,11 @@ from seamline_cpu.kernels import (
 )
 from seamline_cpu.kernels import machine_learning_labels as machine_learning_labels
 from seamline_cpu.kernels import matmul as matmul
+from seamline_cpu.kernels import matmul_fused as matmul_fused
 from seamline_cpu.kernels import matmul_integer as matmul_integer
 from seamline_cpu.kernels import matmul_nbits as matmul_nbits
 from seamline_cpu.kernels import matmul_scaled as matmul_scaled
+from seamline_cpu.kernels import newer_operators as newer_operators
 from seamline_cpu.kernels import ngrams as ngrams
 from seamline_cpu.kernels import padding as padding
 from seamline_cpu.kernels import pooling as pooling

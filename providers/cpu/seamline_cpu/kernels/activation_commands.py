@@ -19,7 +19,7 @@ from seamline_cpu.jit import jit
 from seamline_cpu.kernels import activation_loops as loops
 from seamline_cpu.kernels.rows import matrix
 
-__all__ = ["FORMULAS", "bind_loop"]
+__all__ = ["FORMULAS", "address_of", "bind_loop"]
 
 #: ONNX's operators that are one of the loops, whatever their attributes.
 FORMULAS = (
@@ -178,6 +178,15 @@ _COMMANDS: dict[Callable[..., None], Command] = {
     loops.swish: _swish,
     loops.tanh: _tanh,
 }
+
+
+def address_of(loop: Callable[..., None]) -> int:
+    """
+    Give the C function of a loop's command, compiled or from the cache.
+
+    Its arguments: a count, the addresses of x, of the output and of two float32.
+    """
+    return _COMMANDS[loop].address
 
 
 def bind_loop(

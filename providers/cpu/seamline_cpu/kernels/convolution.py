@@ -12,12 +12,7 @@ from seamline.kernels import Call, Run
 from seamline.provider import NodeView
 from seamline.tensors import FLOATS
 from seamline_cpu import binding
-from seamline_cpu.kernels.convolution_dense import (
-    bind_dense,
-    pack_bias,
-    pack_weights,
-    scratch_bytes,
-)
+from seamline_cpu.kernels.convolution_dense import bind_dense, scratch_bytes
 from seamline_cpu.kernels.convolution_planes import (
     bind_planes,
     planes_bytes,
@@ -30,12 +25,13 @@ from seamline_cpu.kernels.convolution_pointwise import (
     pointwise_bytes,
     suits_pointwise,
 )
-from seamline_cpu.kernels.convolution_tiles import pack_slabs
+from seamline_cpu.kernels.convolution_tiles import pack_bias, pack_slabs, pack_weights
 from seamline_cpu.kernels.depthwise import (
     bind_depthwise,
     depthwise_bytes,
     suits_depthwise,
 )
+from seamline_cpu.kernels.epilogues import PLAIN, Epilogue, bind_after
 from seamline_cpu.kernels.windows import (
     Window,
     scratch_of,
@@ -47,7 +43,15 @@ from seamline_cpu.kernels.windows import (
 from seamline_cpu.kernels.windows_fitting import unfit_convolution
 from seamline_cpu.table import TABLE
 
-__all__ = ["as_float32", "bind_float32", "compact", "convolve", "float32_bytes"]
+__all__ = [
+    "as_float32",
+    "bind_conv",
+    "bind_float32",
+    "compact",
+    "conv_workspace",
+    "convolve",
+    "float32_bytes",
+]
 
 _Array = np.ndarray[Any, Any]
 _HALVES = ("float16", "bfloat16")
@@ -74,7 +78,13 @@ def float32_bytes(window: Window, channels: int, each: int, shares: int) -> int:
 
 
 def bind_float32(
-    call: Call, x: _Array, w: _Array, out: _Array, window: Window, scratch: _Array
+    call: Call,
+    x: _Array,
+    w: _Array,
+    out: _Array,
+    window: Window,
+    scratch: _Array,
+    epilogue: Epilogue = PLAIN,
 ) -> Run:
     """Bind a float32 convolution of a node whose weights and bias are inputs 1 and 2."""
     groups = call.attr("group", 1)
@@ -89,22 +99,26 @@ def bind_float32(
         weights, told = _kept(
             call, 1, "float32", lambda w: np.ascontiguousarray(w, np.float32)
         )
-        run = bind_depthwise(x, weights, plain, out, window, scratch, threads)
+        run = bind_depthwise(x, weights, plain, out, window, scratch, threads, epilogue)
         return in_order(told, told_plain, run)
     if form == "dense":
         packed, told = _kept(
             call, 1, f"tiles/{groups}", lambda w: pack_weights(w, groups)
         )
-        run = bind_dense(x, packed, bias, out, window, scratch, threads)
+        run = bind_dense(
+            x, packed, bias, out, window, scratch, threads, epilogue=epilogue
+        )
         return in_order(told, told_bias, run)
     slab = SLAB if form == "pointwise" else slab_of(window, each)
     packed, told = _kept(
         call, 1, f"slabs/{groups}/{slab}", lambda w: pack_slabs(w, groups, slab)
     )
     if form == "pointwise":
-        run = bind_pointwise(x, packed, bias, out, groups, scratch, threads)
+        run = bind_pointwise(x, packed, bias, out, groups, scratch, threads, epilogue)
     else:
-        run = bind_planes(x, packed, bias, out, window, groups, scratch, threads)
+        run = bind_planes(
+            x, packed, bias, out, window, groups, scratch, threads, epilogue
+        )
     return in_order(told, told_bias, run)
 
 
@@ -206,7 +220,8 @@ def compact(window: Window) -> Window:
 _unfit = unfit_convolution()
 
 
-def _workspace(view: NodeView) -> int:
+def conv_workspace(view: NodeView) -> int:
+    """Give the scratch bytes of a node of sized types."""
     if not sized(view, 0, 1):
         return 0
     kinds = (view.inputs[0], view.inputs[1], view.outputs[0])
@@ -224,12 +239,17 @@ def _workspace(view: NodeView) -> int:
     since=(1, 22),
     dtypes=FLOATS,
     when=_unfit,
-    workspace=_workspace,
+    workspace=conv_workspace,
     variant="tiles",
     because="windows of padded planes or packed panels, vector code of the host's width",
 )
 def conv(call: Call) -> Run:
     """Bind the compiled form, or NumPy's for float64 and more than three axes."""
+    return bind_conv(call)
+
+
+def bind_conv(call: Call, epilogue: Epilogue = PLAIN) -> Run:
+    """Bind a convolution, and what follows it where the compiled form is taken."""
     if reason := _unfit(call.view):
         raise ValueError(reason)
     x, w, out = call.inputs[0], call.inputs[1], call.outputs[0]
@@ -237,7 +257,8 @@ def conv(call: Call) -> Run:
     if out.size == 0:
         return _nothing
     if x.dtype == np.float64 or x.ndim > 5:
-        return _by_numpy(call, window)
+        threads = call.options.get("num_threads") or 1
+        return in_order(_by_numpy(call, window), *bind_after(epilogue, out, threads))
     window = compact(window)
     groups = call.attr("group", 1)
     threads = max(threads_here(), call.options.get("num_threads") or 1)
@@ -246,7 +267,7 @@ def conv(call: Call) -> Run:
     wide_x, wide_out, scratch, widen, narrow = as_float32(
         call, x, out, scratch_of(call, need)
     )
-    run = bind_float32(call, wide_x, w, wide_out, window, scratch)
+    run = bind_float32(call, wide_x, w, wide_out, window, scratch, epilogue)
     return in_order(widen, run, narrow)
 
 

@@ -17,10 +17,11 @@ import numpy as np
 from seamline_cpu.atomics import bytes_at, floats
 from seamline_cpu.commands import bind, command
 from seamline_cpu.jit import jit
+from seamline_cpu.kernels.epilogues import PLAIN, Epilogue, finish
 from seamline_cpu.kernels.windows import Window
 from seamline_cpu.tiles import COLUMNS, ROWS, copy_row, dot_tile, word_tile
 
-__all__ = ["bind_dense", "pack_bias", "pack_weights", "pack_words", "scratch_bytes"]
+__all__ = ["bind_dense", "scratch_bytes"]
 
 _CACHE = 160 << 10  # bytes of panels that leave room for weights in a 256 KB cache
 _TILE = 4 * ROWS * COLUMNS
@@ -28,7 +29,7 @@ _TILE = 4 * ROWS * COLUMNS
 # Where a command's arguments lie.
 (_X, _W, _B, _Y, _SCRATCH, _STRIDE, _BATCH, _GROUPS, _C, _OC, _D, _H, _WIDTH, _OD, _OH,
  _OW, _KD, _KH, _KW, _SD, _SH, _SW, _DD, _DH, _DW, _PD, _PH, _PW, _BLOCK, _SPLITS,
- _SIGNED, _ZERO) = range(32)  # fmt: skip
+ _SIGNED, _ZERO, _FUNCTION, _NUMBERS, _MORE) = range(35)  # fmt: skip
 
 
 @jit
@@ -133,6 +134,20 @@ def _run_tile(
 
 
 @jit
+def _finish(
+    a: Any, which: int, first: int, last: int, row: int, end: int, corner: int
+) -> None:
+    """Do the epilogue of a unit's pixels and output channels."""
+    pixels = a[_OD] * a[_OH] * a[_OW]
+    shift = ((which * a[_OC] + row) * pixels + first) * 4
+    more = a[_MORE] + shift if a[_MORE] != 0 else 0
+    count = min(last, pixels) - first
+    finish(
+        a[_FUNCTION], a[_NUMBERS], more, a[_Y] + shift, end - row, count, pixels, corner
+    )
+
+
+@jit
 def _share(a: Any, share: int, shares: int, words: bool) -> None:
     pixels = a[_OD] * a[_OH] * a[_OW]
     taps = a[_C] * a[_KD] * a[_KH] * a[_KW]
@@ -176,6 +191,10 @@ def _share(a: Any, share: int, shares: int, words: bool) -> None:
                     for c in range(columns):
                         target[c] = source[c]
                     out += pixels * 4
+        if not words and (a[_FUNCTION] != 0 or a[_MORE] != 0):
+            row = tiles * split // a[_SPLITS] * ROWS
+            end = min(a[_OC], tiles * (split + 1) // a[_SPLITS] * ROWS)
+            _finish(a, which, first * COLUMNS, last * COLUMNS, row, end, corner)
 
 
 @command
@@ -210,37 +229,6 @@ def scratch_bytes(
     return shares * (_TILE + _block(window, channels, words) * panel) + 64
 
 
-def pack_weights(weights: np.ndarray[Any, Any], groups: int) -> np.ndarray[Any, Any]:
-    """Lay weights ``(M, C, *kernel)`` out as ``(groups, tiles, C * kernel, ROWS)``."""
-    flat = weights.reshape(groups, weights.shape[0] // groups, -1)
-    tiles = -(-flat.shape[1] // ROWS)
-    packed = np.zeros((groups, tiles * ROWS, flat.shape[2]), np.float32)
-    packed[:, : flat.shape[1]] = flat
-    shaped = packed.reshape(groups, tiles, ROWS, -1).transpose(0, 1, 3, 2)
-    return np.ascontiguousarray(shaped)
-
-
-def pack_words(weights: np.ndarray[Any, Any], groups: int) -> np.ndarray[Any, Any]:
-    """Lay int16 weights out as ``(groups, tiles, pairs of C * kernel, ROWS, 2)``."""
-    flat = weights.reshape(groups, weights.shape[0] // groups, -1)
-    tiles, pairs = -(-flat.shape[1] // ROWS), -(-flat.shape[2] // 2)
-    packed = np.zeros((groups, tiles * ROWS, pairs * 2), np.int16)
-    packed[:, : flat.shape[1], : flat.shape[2]] = flat
-    shaped = packed.reshape(groups, tiles, ROWS, pairs, 2).transpose(0, 1, 3, 2, 4)
-    return np.ascontiguousarray(shaped)
-
-
-def pack_bias(
-    bias: np.ndarray[Any, Any] | None, count: int, groups: int, dtype: Any = np.float32
-) -> np.ndarray[Any, Any]:
-    """Lay a bias out as ``(groups, tiles * ROWS)``; zeros where there is none."""
-    each = count // groups
-    packed = np.zeros((groups, -(-each // ROWS) * ROWS), dtype)
-    if bias is not None:
-        packed[:, :each] = bias.reshape(groups, each)
-    return packed
-
-
 def bind_dense(
     x: np.ndarray[Any, Any],
     packed: np.ndarray[Any, Any],
@@ -250,6 +238,7 @@ def bind_dense(
     scratch: np.ndarray[Any, Any],
     threads: int,
     zero: np.ndarray[Any, Any] | None = None,
+    epilogue: Epilogue = PLAIN,
 ) -> Callable[[], None]:
     """
     Bind a convolution over packed weights.
@@ -278,10 +267,10 @@ def bind_dense(
         scratch.ctypes.data + -scratch.ctypes.data % 64, need, x.shape[0], groups, channels,
         count, *window.sizes, *window.outs, *window.kernel, *window.strides,
         *window.dilations, *window.begins, block, splits,
-        128 if x.dtype == np.int8 else 0, 0,
+        128 if x.dtype == np.int8 else 0, 0, *epilogue.arguments,
     ], np.int64)  # fmt: skip
     what = _dense_words if words else _dense_floats
-    run = bind(what, arguments, shares, keep=(x, packed, bias, out, scratch))
+    run = bind(what, arguments, shares, keep=(x, packed, bias, out, scratch, epilogue))
     if zero is None:
         return run
     flat = zero.reshape(-1)

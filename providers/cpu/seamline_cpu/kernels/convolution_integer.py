@@ -13,12 +13,8 @@ from seamline.provider import NodeView
 from seamline_cpu.commands import joined
 from seamline_cpu.integer_tiles import VARIANT
 from seamline_cpu.kernels.convolution import compact, in_order
-from seamline_cpu.kernels.convolution_dense import (
-    bind_dense,
-    pack_bias,
-    pack_words,
-    scratch_bytes,
-)
+from seamline_cpu.kernels.convolution_dense import bind_dense, scratch_bytes
+from seamline_cpu.kernels.convolution_tiles import pack_bias, pack_words
 from seamline_cpu.kernels.convolution_transformed import (
     bind_transformed,
     transformed_bytes,

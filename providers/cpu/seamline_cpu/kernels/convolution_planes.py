@@ -18,6 +18,7 @@ from seamline_cpu.atomics import fetch_add
 from seamline_cpu.commands import bind, command
 from seamline_cpu.jit import jit
 from seamline_cpu.kernels.convolution_tiles import copy_tile, in_units
+from seamline_cpu.kernels.epilogues import PLAIN, Epilogue, finish
 from seamline_cpu.kernels.padded_planes import Planes, fill_planes, planes_of
 from seamline_cpu.kernels.windows import Window
 from seamline_cpu.tiles import COLUMNS, ROWS, tap_tile, tap_tile_onto
@@ -32,7 +33,7 @@ _TILE = 4 * ROWS * COLUMNS
 
 (_X, _W, _B, _Y, _SCRATCH, _STRIDE, _IMAGES, _GROUPS, _C, _OC, _H, _WIDTH, _OH, _OW, _SH,
  _SW, _PH, _PW, _ROWS, _HELD, _PITCH, _PLANE, _OFFSETS, _TAPS, _SPLITS, _FLAT, _SLAB,
- _COUNTER) = range(28)  # fmt: skip
+ _COUNTER, _FUNCTION, _NUMBERS, _MORE) = range(31)  # fmt: skip
 
 
 @jit
@@ -113,6 +114,26 @@ def _slab(
             _panel(a, which, right, first, row, row + 1, at, low, high, start, corner)
 
 
+@jit
+def _finish(a: Any, which: int, first: int, low: int, high: int, corner: int) -> None:
+    """Do the epilogue of a unit whose sums are complete."""
+    width, row = a[_OW], low * ROWS
+    shift = ((which * a[_OC] + row) * a[_OH] + first) * width * 4
+    rows = min(high * ROWS, a[_OC]) - row
+    more = a[_MORE] + shift if a[_MORE] != 0 else 0
+    count = min(a[_ROWS], a[_OH] - first) * width
+    finish(
+        a[_FUNCTION],
+        a[_NUMBERS],
+        more,
+        a[_Y] + shift,
+        rows,
+        count,
+        a[_OH] * width,
+        corner,
+    )
+
+
 @command
 def _planes(a: Any, share: int, shares: int) -> None:
     tiles = (a[_OC] + ROWS - 1) // ROWS
@@ -126,6 +147,8 @@ def _planes(a: Any, share: int, shares: int) -> None:
         low, high = tiles * split // a[_SPLITS], tiles * (split + 1) // a[_SPLITS]
         for start in range(0, max(1, a[_C]), a[_SLAB]):
             _slab(a, place // blocks, first, low, high, start, corner)
+        if a[_FUNCTION] != 0 or a[_MORE] != 0:
+            _finish(a, place // blocks, first, low, high, corner)
         unit = fetch_add(a[_COUNTER], 1)
 
 
@@ -165,6 +188,7 @@ def bind_planes(
     groups: int,
     scratch: _Array,
     threads: int,
+    epilogue: Epilogue = PLAIN,
 ) -> Callable[[], None]:
     """Bind a convolution over weights in slabs of ``slab_of`` channels."""
     channels, count = x.shape[1] // groups, out.shape[1] // groups
@@ -187,6 +211,7 @@ def bind_planes(
         *window.sizes[1:], *window.outs[1:], *window.strides[1:], *window.begins[1:],
         planes.rows, planes.held, planes.pitch, planes.stride, offsets.ctypes.data,
         taps, splits, in_one < by_rows, slab, counter.ctypes.data,
+        *epilogue.arguments,
     ]  # fmt: skip
-    kept = (x, packed, bias, out, scratch, offsets, counter)
+    kept = (x, packed, bias, out, scratch, offsets, counter, epilogue)
     return in_units(bind(_planes, arguments, shares, keep=kept), counter)

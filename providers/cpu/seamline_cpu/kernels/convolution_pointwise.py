@@ -20,6 +20,7 @@ from seamline_cpu.atomics import fetch_add, floats
 from seamline_cpu.commands import bind, command
 from seamline_cpu.jit import jit
 from seamline_cpu.kernels.convolution_tiles import copy_tile, in_units
+from seamline_cpu.kernels.epilogues import PLAIN, Epilogue, finish
 from seamline_cpu.kernels.windows import Window
 from seamline_cpu.tiles import (
     COLUMNS,
@@ -42,7 +43,7 @@ _DIRECT = 4  # row tiles up to which laying pixels out does not pay
 _WORK = 30_000  # cycles that a unit takes at least: ten microseconds
 
 (_X, _W, _B, _Y, _SCRATCH, _IMAGES, _GROUPS, _C, _OC, _PIXELS, _BLOCK, _SPLITS, _OFFSETS,
- _COUNTER) = range(14)  # fmt: skip
+ _COUNTER, _FUNCTION, _NUMBERS, _MORE) = range(17)  # fmt: skip
 
 
 @jit
@@ -116,6 +117,19 @@ def _slab(a: Any, which: int, first: int, last: int, low: int, high: int, start:
                 _tile(left, right, deep, bias, out, pitch, places, start > 0)
 
 
+@jit
+def _finish(
+    a: Any, which: int, first: int, last: int, low: int, high: int, corner: int
+) -> None:
+    """Do the epilogue of a unit whose sums are complete."""
+    pixels, begin, row = a[_PIXELS], first * COLUMNS, low * ROWS
+    shift = ((which * a[_OC] + row) * pixels + begin) * 4
+    rows = min(high * ROWS, a[_OC]) - row
+    more = a[_MORE] + shift if a[_MORE] != 0 else 0
+    count = min(last * COLUMNS, pixels) - begin
+    finish(a[_FUNCTION], a[_NUMBERS], more, a[_Y] + shift, rows, count, pixels, corner)
+
+
 @command
 def _pointwise(a: Any, share: int, shares: int) -> None:
     tiles = (a[_OC] + ROWS - 1) // ROWS
@@ -131,6 +145,8 @@ def _pointwise(a: Any, share: int, shares: int) -> None:
         low, high = tiles * split // a[_SPLITS], tiles * (split + 1) // a[_SPLITS]
         for start in range(0, a[_C], SLAB):
             _slab(a, which, first, last, low, high, start, corner)
+        if a[_FUNCTION] != 0 or a[_MORE] != 0:
+            _finish(a, which, first, last, low, high, corner)
         unit = fetch_add(a[_COUNTER], 1)
 
 
@@ -168,6 +184,7 @@ def bind_pointwise(
     groups: int,
     scratch: _Array,
     threads: int,
+    epilogue: Epilogue = PLAIN,
 ) -> Callable[[], None]:
     """
     Bind a convolution over weights in slabs of ``SLAB`` channels.
@@ -189,7 +206,8 @@ def bind_pointwise(
         x.ctypes.data, packed.ctypes.data, bias.ctypes.data, out.ctypes.data,
         scratch.ctypes.data + -scratch.ctypes.data % 64, images, groups, channels, count,
         pixels, block, splits, offsets.ctypes.data if direct else 0, counter.ctypes.data,
+        *epilogue.arguments,
     ]  # fmt: skip
     shares = threads if out.size * channels > 60_000 else 1
-    kept = (x, packed, bias, out, scratch, offsets, counter)
+    kept = (x, packed, bias, out, scratch, offsets, counter, epilogue)
     return in_units(bind(_pointwise, arguments, shares, keep=kept), counter)

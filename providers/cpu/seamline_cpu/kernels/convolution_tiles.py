@@ -1,4 +1,4 @@
-"""What float32 convolutions share: weights in slabs, tiles cut to the output, units."""
+"""What convolutions share: weights and biases packed, tiles cut to the output, units."""
 
 from __future__ import annotations
 
@@ -11,7 +11,14 @@ from seamline_cpu.commands import Native, command
 from seamline_cpu.jit import jit
 from seamline_cpu.tiles import ROWS
 
-__all__ = ["copy_tile", "in_units", "pack_slabs"]
+__all__ = [
+    "copy_tile",
+    "in_units",
+    "pack_bias",
+    "pack_slabs",
+    "pack_weights",
+    "pack_words",
+]
 
 _Array = np.ndarray[Any, Any]
 
@@ -50,6 +57,37 @@ def pack_slabs(weights: _Array, groups: int, slab: int) -> _Array:
         for at in range(0, max(1, depth * taps), slab * taps)
     ]
     return np.ascontiguousarray(np.concatenate(slabs, 1)).reshape(-1)
+
+
+def pack_weights(weights: np.ndarray[Any, Any], groups: int) -> np.ndarray[Any, Any]:
+    """Lay weights ``(M, C, *kernel)`` out as ``(groups, tiles, C * kernel, ROWS)``."""
+    flat = weights.reshape(groups, weights.shape[0] // groups, -1)
+    tiles = -(-flat.shape[1] // ROWS)
+    packed = np.zeros((groups, tiles * ROWS, flat.shape[2]), np.float32)
+    packed[:, : flat.shape[1]] = flat
+    shaped = packed.reshape(groups, tiles, ROWS, -1).transpose(0, 1, 3, 2)
+    return np.ascontiguousarray(shaped)
+
+
+def pack_words(weights: np.ndarray[Any, Any], groups: int) -> np.ndarray[Any, Any]:
+    """Lay int16 weights out as ``(groups, tiles, pairs of C * kernel, ROWS, 2)``."""
+    flat = weights.reshape(groups, weights.shape[0] // groups, -1)
+    tiles, pairs = -(-flat.shape[1] // ROWS), -(-flat.shape[2] // 2)
+    packed = np.zeros((groups, tiles * ROWS, pairs * 2), np.int16)
+    packed[:, : flat.shape[1], : flat.shape[2]] = flat
+    shaped = packed.reshape(groups, tiles, ROWS, pairs, 2).transpose(0, 1, 3, 2, 4)
+    return np.ascontiguousarray(shaped)
+
+
+def pack_bias(
+    bias: np.ndarray[Any, Any] | None, count: int, groups: int, dtype: Any = np.float32
+) -> np.ndarray[Any, Any]:
+    """Lay a bias out as ``(groups, tiles * ROWS)``; zeros where there is none."""
+    each = count // groups
+    packed = np.zeros((groups, -(-each // ROWS) * ROWS), dtype)
+    if bias is not None:
+        packed[:, :each] = bias.reshape(groups, each)
+    return packed
 
 
 @command

@@ -15,12 +15,8 @@ from seamline_cpu.atomics import floats
 from seamline_cpu.binding import copying
 from seamline_cpu.commands import bind, command
 from seamline_cpu.kernels.convolution import as_float32, in_order, wide_bytes
-from seamline_cpu.kernels.convolution_dense import (
-    bind_dense,
-    pack_bias,
-    pack_weights,
-    scratch_bytes,
-)
+from seamline_cpu.kernels.convolution_dense import bind_dense, scratch_bytes
+from seamline_cpu.kernels.convolution_tiles import pack_bias, pack_weights
 from seamline_cpu.kernels.windows import Window, scratch_of, sized, threads_here
 from seamline_cpu.kernels.windows_fitting import unfit_columns, unfit_transposed
 from seamline_cpu.table import TABLE

@@ -16,6 +16,7 @@ import numpy as np
 from seamline_cpu.atomics import floats
 from seamline_cpu.commands import bind, command
 from seamline_cpu.folds import copy_floats
+from seamline_cpu.kernels.epilogues import PLAIN, Epilogue, finish
 from seamline_cpu.kernels.padded_planes import Planes, fill_planes, planes_of
 from seamline_cpu.kernels.windows import Window
 from seamline_cpu.tiles import LANES, tap_strip
@@ -26,7 +27,7 @@ _CACHE = 24 << 10  # of a 32 KB first-level cache; the strip's output takes some
 _STRIP = 4 * LANES
 
 (_X, _W, _B, _Y, _SCRATCH, _STRIDE, _IMAGES, _C, _OC, _H, _WIDTH, _OH, _OW, _SH, _SW, _PH,
- _PW, _ROWS, _HELD, _PITCH, _PLANE, _OFFSETS, _TAPS) = range(23)  # fmt: skip
+ _PW, _ROWS, _HELD, _PITCH, _PLANE, _OFFSETS, _TAPS, _FUNCTION, _NUMBERS, _MORE) = range(26)  # fmt: skip
 
 
 @command
@@ -53,10 +54,14 @@ def _depthwise(a: Any, share: int, shares: int) -> None:
                 tap_strip(
                     planes + q * 4, a[_OFFSETS], taps, a[_TAPS], biases[m], line + q * 4
                 )
-            out = a[_Y] + ((image * a[_OC] + m) * a[_OH] + first) * a[_OW] * 4
+            shift = ((image * a[_OC] + m) * a[_OH] + first) * a[_OW] * 4
+            out = a[_Y] + shift
             for r in range(rows):
                 copy_floats(line + r * a[_PITCH] * 4, out, a[_OW])
                 out += a[_OW] * 4
+            if a[_FUNCTION] != 0 or a[_MORE] != 0:
+                more, n = a[_MORE] + shift if a[_MORE] != 0 else 0, rows * a[_OW]
+                finish(a[_FUNCTION], a[_NUMBERS], more, a[_Y] + shift, 1, n, n, line)
 
 
 def suits_depthwise(window: Window, channels: int, each: int) -> bool:
@@ -84,6 +89,7 @@ def bind_depthwise(
     window: Window,
     scratch: np.ndarray[Any, Any],
     threads: int,
+    epilogue: Epilogue = PLAIN,
 ) -> Callable[[], None]:
     """Bind a convolution whose weights are ``(M, 1, kh, kw)`` as ONNX has them."""
     planes = _chosen(window)
@@ -94,7 +100,8 @@ def bind_depthwise(
         x.shape[0], x.shape[1], out.shape[1], *window.sizes[1:], *window.outs[1:],
         *window.strides[1:], *window.begins[1:], planes.rows, planes.held, planes.pitch,
         planes.stride, offsets.ctypes.data, offsets.size,
+        *epilogue.arguments,
     ]  # fmt: skip
     shares = threads if out.size * (offsets.size + 3) > 100_000 else 1
-    kept = (x, weights, bias, out, scratch, offsets)
+    kept = (x, weights, bias, out, scratch, offsets, epilogue)
     return bind(_depthwise, arguments, shares, keep=kept)

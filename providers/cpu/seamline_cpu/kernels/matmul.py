@@ -20,7 +20,9 @@ from seamline.provider import Array, NodeView
 from seamline.tensors import FLOATS
 from seamline_cpu.binding import in_order
 from seamline_cpu.kernels.broadcast_commands import bind_binary
-from seamline_cpu.kernels.packed_product import few_rows, packed, stacked
+from seamline_cpu.kernels.epilogues import PLAIN, Epilogue, bind_after
+from seamline_cpu.kernels.few_rows import few_rows
+from seamline_cpu.kernels.packed_product import packed, stacked
 from seamline_cpu.kernels.panels import (
     bind_packing,
     empty_panels,
@@ -30,7 +32,7 @@ from seamline_cpu.kernels.panels import (
 from seamline_cpu.kernels.rows import threads_of
 from seamline_cpu.table import TABLE
 
-__all__ = ["bind_product", "product"]
+__all__ = ["bind_fused", "bind_product", "product"]
 
 CONTRIB = "com.microsoft"
 _DTYPES = (*FLOATS, "int32", "int64", "uint32", "uint64")
@@ -71,7 +73,9 @@ def _joins(a: Array) -> bool:
     )
 
 
-def _tiled(call: Call, a: Array, b: Array, out: Array) -> Run | None:
+def _tiled(
+    call: Call, a: Array, b: Array, out: Array, epilogue: Epilogue
+) -> Run | None:
     """Bind a float32 product by this provider's own commands, where BLAS is not needed."""
     if out.dtype != np.float32 or b.ndim < 2 or 0 in (*a.shape, *b.shape):
         return None
@@ -79,8 +83,9 @@ def _tiled(call: Call, a: Array, b: Array, out: Array) -> Run | None:
     a = a[None] if a.ndim == 1 else a
     if math.prod(b.shape[:-2]) == 1 and a.ndim >= b.ndim:
         b = b.reshape(b.shape[-2:])
-        return _by_one_matrix(call, a, b, out, threads) if _joins(a) else None
-    if a.shape[:-2] != b.shape[:-2] or not (_joins(a) and _joins(b)):
+        return _by_one_matrix(call, a, b, out, threads, epilogue) if _joins(a) else None
+    stacks = a.shape[:-2] == b.shape[:-2] and not epilogue.is_there
+    if not stacks or not (_joins(a) and _joins(b)):
         return None
     a, b, out = (x.reshape(-1, *x.shape[-2:]) for x in (a, b, out))
     straight = a[0].flags.c_contiguous and 4 in b.strides[1:]
@@ -91,25 +96,40 @@ def _tiled(call: Call, a: Array, b: Array, out: Array) -> Run | None:
 
 
 def _by_one_matrix(
-    call: Call, a: Array, b: Array, out: Array, threads: int
+    call: Call, a: Array, b: Array, out: Array, threads: int, epilogue: Epilogue
 ) -> Run | None:
     a = a.reshape(-1, a.shape[-1])
     rows = len(a)
     out = out.reshape(rows, -1)
     straight = a.flags.c_contiguous and 4 in b.strides
     if rows < _TILED_ROWS and straight:
-        return few_rows(a, b, out, threads)
-    if packed_nbytes(b) > _KEEP_PACKED:
+        return few_rows(a, b, out, threads, epilogue)
+    if packed_nbytes(b) > _KEEP_PACKED or (a.strides[1] != 4 and epilogue.is_there):
         return None
     if a.strides[1] != 4:
         return stacked(a[None], b[None], out[None], threads)
     if call.constant(1) is None:
         panels = empty_panels(b.shape)
         packing = bind_packing(b, panels, threads)
-        return in_order([packing, packed(a, panels, out, threads)])
+        return in_order([packing, packed(a, panels, out, threads, epilogue)])
     tag = f"panels {b.shape} {b.strides}"
     panels = call.resident(tag, (1,), lambda: pack_panels(b))
-    return packed(a, panels, out, threads)
+    return packed(a, panels, out, threads, epilogue)
+
+
+def bind_fused(call: Call, a: Array, b: Array, out: Array, epilogue: Epilogue) -> Run:
+    """Bind ``out = a @ b`` in float32, and what follows."""
+    _check(a, b)
+    if (tiled := _tiled(call, a, b, out, epilogue)) is not None:
+        return tiled
+    after = bind_after(epilogue, out, threads_of(call.options))
+    return in_order((product(a, b, out), *after))
+
+
+def _check(a: Array, b: Array) -> None:
+    if a.shape[-1:] != b.shape[max(b.ndim - 2, 0) :][:1]:
+        raise ValueError(f"{list(a.shape)} cannot be multiplied by {list(b.shape)}")
+    np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
 
 
 def bind_product(call: Call, a: Array, b: Array, out: Array, alpha: float = 1.0) -> Run:
@@ -121,11 +141,9 @@ def bind_product(call: Call, a: Array, b: Array, out: Array, alpha: float = 1.0)
     ValueError
         Rows of ``a`` are not as long as columns of ``b``, or the stacks do not broadcast.
     """
-    if a.shape[-1:] != b.shape[max(b.ndim - 2, 0) :][:1]:
-        raise ValueError(f"{list(a.shape)} cannot be multiplied by {list(b.shape)}")
-    np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    _check(a, b)
     if a.dtype.kind in "iu" or a.dtype.itemsize >= 4:
-        multiply = _tiled(call, a, b, out) or product(a, b, out)
+        multiply = _tiled(call, a, b, out, PLAIN) or product(a, b, out)
         return multiply if alpha == 1 else _then_scaled(call, multiply, out, alpha)
     wide, left = np.empty(out.shape, np.float32), np.empty(a.shape, np.float32)
     fixed = call.constant(1) is not None and b.size * 4 <= _KEEP_WIDE

@@ -20,13 +20,12 @@ from seamline.provider import Array
 from seamline_cpu.atomics import floats
 from seamline_cpu.commands import bind, command
 from seamline_cpu.jit import jit
+from seamline_cpu.kernels.epilogues import PLAIN, Epilogue, finish_rows
 from seamline_cpu.kernels.panels import pack_panel, pack_panels, packed_nbytes
-from seamline_cpu.kernels.rows import sums
 from seamline_cpu.tiles import COLUMNS, ROWS, dot_tile
 
 __all__ = [
     "SPARE",
-    "few_rows",
     "pack_left",
     "pack_panels",
     "pack_rows",
@@ -41,7 +40,7 @@ _BLOCK = 240 << 10  # bytes of left rows packed at once: half of a core's second
 _SHARED_FROM = 1 << 18  # multiply-adds from which more threads pay
 SPARE = ROWS * COLUMNS + ROWS  # floats: a tile that is cut, and zeros to start from
 (_A, _B, _Y, _M, _K, _N, _ACROSS, _LEFT, _STRIDE, _STEP, _BY_ROWS, _COUNT, _RIGHT, _A_0, _A_1,
- _A_2, _B_0, _B_1, _B_2) = range(19)  # fmt: skip
+ _A_2, _B_0, _B_1, _B_2, _BIAS, _FUNCTION, _NUMBERS, _MORE) = range(23)  # fmt: skip
 
 
 @jit
@@ -79,6 +78,19 @@ def tile(left: int, right: int, depth: int, rows: int, columns: int, spare: int,
             target[j] = source[j]
 
 
+@jit
+def _finish(a: Any, row: int, rows: int, column: int, columns: int, block: int) -> None:
+    """Do the epilogue of a part of the output."""
+    shift = (row * a[_N] + column) * 4
+    bias = a[_BIAS] + column * 4 if a[_BIAS] != 0 else 0
+    more = a[_MORE] + shift if a[_MORE] != 0 else 0
+    if bias != 0 or more != 0 or a[_FUNCTION] != 0:
+        finish_rows(
+            bias, a[_FUNCTION], a[_NUMBERS], more, a[_Y] + shift, rows, columns, a[_N],
+            block,
+        )  # fmt: skip
+
+
 @command
 def _packed(a: Any, share: int, shares: int) -> None:
     """Multiply rows by a packed matrix; shares are of the rows, or of the panels."""
@@ -110,6 +122,10 @@ def _packed(a: Any, share: int, shares: int) -> None:
                 y = a[_Y] + 4 * (r * ROWS * n + p * COLUMNS)
                 tile(left + (r - start) * size, right, depth, m - r * ROWS,
                       n - p * COLUMNS, spare, y, 4 * n)  # fmt: skip
+        begin, column = start * ROWS, low * COLUMNS
+        if begin < m and column < n:
+            height, width = min(stop * ROWS, m) - begin, min(high * COLUMNS, n) - column
+            _finish(a, begin, height, column, width, spare)
 
 
 @command
@@ -143,53 +159,6 @@ def _stacked(a: Any, share: int, shares: int) -> None:
                 )
 
 
-@sums
-def _dot(a: Any, b: Any, n: int) -> Any:
-    total = f4(0.0)
-    for k in range(n):
-        total += a[k] * b[k]
-    return total
-
-
-@sums
-def _add_scaled(x: Any, b: Any, down: int, count: int, n: int, y: Any) -> None:
-    """Add ``count`` rows of ``b``, each times its value of ``x``, four at a time."""
-    whole = count - count % 4
-    for k in range(0, whole, 4):
-        x0, x1, x2, x3 = x[k], x[k + 1], x[k + 2], x[k + 3]
-        at = k * down
-        for j in range(n):
-            y[j] += (
-                x0 * b[at + j]
-                + x1 * b[at + down + j]
-                + x2 * b[at + 2 * down + j]
-                + x3 * b[at + 3 * down + j]
-            )
-    for k in range(whole, count):
-        for j in range(n):
-            y[j] += x[k] * b[k * down + j]
-
-
-@command
-def _few_rows(a: Any, share: int, shares: int) -> None:
-    """Multiply a few rows by a matrix that is read once, in shares of its columns."""
-    m, depth, n, down, along = a[_M], a[_K], a[_N], a[_B_1], a[_B_2]
-    low, high = n * share // shares, n * (share + 1) // shares
-    if along != 1:
-        for j in range(low, high):
-            for i in range(m):
-                x = floats(a[_A] + 4 * i * depth)
-                floats(a[_Y])[i * n + j] = _dot(x, floats(a[_B] + 4 * j * along), depth)
-        return
-    for i in range(m):
-        for j in range(low, high):
-            floats(a[_Y])[i * n + j] = f4(0.0)
-    for i in range(m):
-        y = floats(a[_Y] + 4 * (i * n + low))
-        x = floats(a[_A] + 4 * i * depth)
-        _add_scaled(x, floats(a[_B] + 4 * low), down, depth, high - low, y)
-
-
 @jit
 def _pack_left(a: int, down: int, m: int, depth: int, out: int) -> None:
     for row in range(0, m, ROWS):
@@ -207,7 +176,9 @@ def _strides(x: Array) -> list[int]:
     return [s // 4 for s in x.strides]
 
 
-def packed(a: Array, panels: Array, y: Array, threads: int) -> Run:
+def packed(
+    a: Array, panels: Array, y: Array, threads: int, epilogue: Epilogue = PLAIN
+) -> Run:
     """Bind ``y = a @ b`` for (M, K), packed (K, N) and (M, N), with unit inner strides."""
     (m, depth), n = a.shape, y.shape[1]
     rows = -(-m // ROWS)
@@ -220,8 +191,9 @@ def packed(a: Array, panels: Array, y: Array, threads: int) -> Run:
     stride = step * ROWS * depth + SPARE
     scratch = np.zeros((shares, stride), f4)
     arguments = [a.ctypes.data, panels.ctypes.data, y.ctypes.data, m, depth, n, _strides(a)[0],
-                 scratch.ctypes.data, 4 * stride, step, int(by_rows)]  # fmt: skip
-    return bind(_packed, arguments, shares, keep=(a, panels, y, scratch))
+                 scratch.ctypes.data, 4 * stride, step, int(by_rows), *[0] * 8,
+                 *epilogue.of_rows]  # fmt: skip
+    return bind(_packed, arguments, shares, keep=(a, panels, y, scratch, epilogue))
 
 
 def stacked(a: Array, b: Array, y: Array, threads: int) -> Run:
@@ -236,14 +208,3 @@ def stacked(a: Array, b: Array, y: Array, threads: int) -> Run:
                  scratch.ctypes.data, 4 * stride, 0, 0, count, 4 * right, *_strides(a),
                  *_strides(b)]  # fmt: skip
     return bind(_stacked, arguments, shares, keep=(a, b, y, scratch))
-
-
-def few_rows(a: Array, b: Array, y: Array, threads: int) -> Run:
-    """Bind ``y = a @ b`` for a C-contiguous ``a``, and ``b`` of one unit stride."""
-    m, depth = a.shape
-    n = b.shape[1]
-    shares = min(threads, n) if m * b.size >= _SHARED_FROM else 1
-    arguments = np.zeros(19, np.int64)
-    arguments[:6] = a.ctypes.data, b.ctypes.data, y.ctypes.data, m, depth, n
-    arguments[_B_1], arguments[_B_2] = _strides(b)
-    return bind(_few_rows, arguments, shares, keep=(a, b, y))

@@ -1,0 +1,38 @@
+"""The rules of graph optimization, by level and in the order in which they are tried."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from seamline.rewrites import (
+    activations,
+    cleanup,
+    convolutions,
+    epilogues,
+    normalizations,
+    products,
+)
+from seamline.rewriting import Rule, Rules
+
+__all__ = ["BASIC", "EXTENDED"]
+
+
+def _together(*tables: Rules) -> Rules:
+    """Join tables; rules of one operator keep their order."""
+    joined: dict[str, list[Rule]] = {}
+    for table in tables:
+        for op_type, rules in table.items():
+            joined.setdefault(op_type, []).extend(_each(rules))
+    return joined
+
+
+def _each(rules: Iterable[Rule]) -> Iterable[Rule]:
+    return rules
+
+
+BASIC: Rules = _together(cleanup.RULES, convolutions.RULES)
+#: In stages: patterns become operators before these are fused into what comes first.
+EXTENDED: tuple[Rules, ...] = (
+    _together(activations.RULES, normalizations.RULES),
+    _together(epilogues.RULES, products.RULES),
+)

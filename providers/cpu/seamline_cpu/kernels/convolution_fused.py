@@ -1,0 +1,87 @@
+"""FusedConv: a convolution, a residual added to it, and an activation of the sum."""
+
+from __future__ import annotations
+
+from seamline.kernels import Call, Run
+from seamline.provider import NodeView
+from seamline.tensors import Dim, TensorType, ValueType
+from seamline_cpu.kernels.convolution import bind_conv, conv_workspace
+from seamline_cpu.kernels.epilogues import epilogue_of, unknown_activation
+from seamline_cpu.kernels.fitting import all_of
+from seamline_cpu.kernels.windows_fitting import unfit_convolution
+from seamline_cpu.table import TABLE
+
+__all__: list[str] = []
+
+CONTRIB, OWN = "com.microsoft", "seamline"
+
+
+def _unlike_output(view: NodeView) -> str | None:
+    """Refuse a residual that is not of the output's shape."""
+    more, kinds = view.tensor(3), view.outputs
+    out = kinds[0] if kinds else None
+    if more is None or not isinstance(out, TensorType):
+        return None
+    if not (more.is_sized and out.is_sized) or more.shape == out.shape:
+        return None
+    return f"its Z is {more}, and its output {out}"
+
+
+_unfit = all_of(unfit_convolution(), unknown_activation, _unlike_output)
+
+
+@TABLE.kernel(
+    "FusedConv", domain=CONTRIB, dtypes=("float32",), when=_unfit,
+    workspace=conv_workspace, variant="tiles",
+    because="a convolution's tiles, activated while they are in the cache",
+)  # fmt: skip
+@TABLE.kernel(
+    "FusedConv", domain=OWN, dtypes=("float32",), when=_unfit,
+    workspace=conv_workspace, variant="tiles",
+    because="a convolution's tiles, activated while they are in the cache",
+)  # fmt: skip
+def fused_conv(call: Call) -> Run:
+    """
+    Bind ``activation(Conv(X, W, B) + Z)``, with B and Z left out or not.
+
+    The form of onnxruntime, which Seamline's own domain widens: ``activation`` may also be
+    Gelu, FastGelu, QuickGelu or HardSwish, with ``activation_params`` as those define.
+    """
+    return bind_conv(call, epilogue_of(call, 3))
+
+
+@TABLE.infer("FusedConv", domain=CONTRIB)
+@TABLE.infer("FusedConv", domain=OWN)
+def infer_fused_conv(node: NodeView) -> list[ValueType | None]:
+    """Give a convolution's sizes, as ONNX's Conv defines them."""
+    x, w = node.tensor(0), node.tensor(1)
+    if x is None:
+        return [None]
+    if x.shape is None or w is None or w.shape is None or len(x.shape) != len(w.shape):
+        return [TensorType(x.dtype, None)]
+    rank = len(x.shape) - 2
+    kernel = tuple(node.attributes.get("kernel_shape") or w.shape[2:])
+    strides = tuple(node.attributes.get("strides") or (1,) * rank)
+    dilations = tuple(node.attributes.get("dilations") or (1,) * rank)
+    pads = tuple(node.attributes.get("pads") or (0,) * (2 * rank))
+    mode = node.attributes.get("auto_pad", "NOTSET")
+    sizes: list[Dim] = []
+    for axis, size in enumerate(x.shape[2:]):
+        around = pads[axis] + pads[axis + rank] if mode == "NOTSET" else 0
+        span = (kernel[axis], strides[axis], dilations[axis])
+        sizes.append(_extent(size, *span, around, mode.startswith("SAME")))
+    return [TensorType(x.dtype, (x.shape[0], w.shape[0], *sizes))]
+
+
+def _extent(
+    size: Dim, kernel: Dim, stride: int, dilation: int, around: int, same: bool
+) -> Dim:
+    if not isinstance(kernel, int):
+        return None
+    if stride == 1 and (same or around == (kernel - 1) * dilation):
+        return size
+    if not isinstance(size, int):
+        return None
+    if same:
+        return -(-size // stride)
+    return max(0, (size + around - (kernel - 1) * dilation - 1) // stride + 1)

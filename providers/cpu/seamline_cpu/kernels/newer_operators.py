@@ -1,0 +1,39 @@
+"""
+ONNX's operators under Seamline's domain, for models whose opset does not have them yet.
+
+Graph optimization makes them where a model writes one out in older operators. They mean
+what the newest version of ONNX says.
+"""
+
+from __future__ import annotations
+
+from seamline.provider import NodeView
+from seamline.tensors import FLOATS, ValueType
+from seamline_cpu.kernels import formulas
+from seamline_cpu.kernels.elementwise import COMPILED
+from seamline_cpu.kernels.layer_normalization import layer_normalization
+from seamline_cpu.kernels.normalization_fitting import unfit_trailing
+from seamline_cpu.table import TABLE
+
+__all__: list[str] = []
+
+OWN = "seamline"
+_SIXTH = 1 / 6
+
+TABLE.kernel(
+    "HardSwish", domain=OWN, dtypes=FLOATS, aliases=((0, 0),), variant="numba",
+    because=COMPILED,
+)(lambda call: formulas.HARD_SWISH.bind(call, _SIXTH, 0.5))  # fmt: skip
+TABLE.kernel(
+    "LayerNormalization", domain=OWN, dtypes={0: FLOATS, 1: FLOATS}, aliases=((0, 0),),
+    when=unfit_trailing,
+)(layer_normalization)  # fmt: skip
+
+
+def _same(node: NodeView) -> list[ValueType | None]:
+    """Give the input's type."""
+    return [node.tensor(0)]
+
+
+for _op in ("HardSwish", "LayerNormalization"):
+    TABLE.infer(_op, domain=OWN)(_same)
