@@ -1,0 +1,188 @@
+"""
+A page of Markdown in blocks: paragraphs, items of lists, headings, tables.
+
+A block is what a citation or a mark can speak for at most. Code between fences is left out;
+the body of a MyST directive such as ``{note}`` is prose in a fence, and is read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import attrs
+
+from .plain import MARK, plain
+
+__all__ = ["DELIMITER", "Block", "blocks_of"]
+
+_FENCE = re.compile(
+    r"\s*(?:[-*+]\s|\d+[.)]\s)?\s*(?P<fence>`{3,}(?!.*`)|~{3,}|:{3,})\s*"
+    r"(?:\{(?P<directive>[\w:-]+)\})?(?P<rest>.*)"
+)
+_CODE_DIRECTIVES = {
+    "code", "code-block", "code-cell", "doctest", "graphviz", "include", "literalinclude",
+    "math", "mermaid", "parsed-literal", "sourcecode", "testcode", "toctree",
+}  # fmt: skip
+_ITEM = re.compile(r"\s*(?:[-*+]|\d+[.)])\s")
+_QUOTE = re.compile(r"\s*(?:>\s?)+")
+DELIMITER = re.compile(r"(?=.*\|)(?=.*-)[\s:|-]+")
+
+
+@attrs.frozen
+class Block:
+    """
+    A paragraph, a list item, a heading or a whole table.
+
+    Attributes
+    ----------
+    line
+        Number of its first line, from 1.
+    kind
+        ``text``, ``item``, ``heading``, ``table`` or ``html table``.
+    caption
+        The paragraph before a table, or before a list if it ends in a colon.
+    """
+
+    line: int
+    text: str
+    kind: str = "text"
+    caption: str = ""
+
+
+def blocks_of(text: str) -> list[Block]:
+    """Split Markdown into blocks, without its fenced code."""
+    splitter = _Splitter()
+    for number, line in _without_long_comments(_prose(text)):
+        splitter.take(number, line)
+    splitter.end()
+    return splitter.blocks
+
+
+def _prose(text: str) -> Iterator[tuple[int, str]]:
+    """Give the numbered lines of prose; a fence parts paragraphs as an empty line does."""
+    fences: list[tuple[str, bool]] = []
+    for number, whole in enumerate(text.splitlines(), 1):
+        line = _QUOTE.sub("", whole, count=1) if _QUOTE.match(whole) else whole
+        opened = _FENCE.fullmatch(line)
+        in_code = bool(fences) and fences[-1][1]
+        if fences and _closes(opened, fences[-1][0]):
+            fences.pop()
+            yield number, ""
+        elif in_code:
+            continue
+        elif opened and (opened["fence"][0] != ":" or opened["directive"]):
+            directive = opened["directive"]
+            is_code = not directive or directive in _CODE_DIRECTIVES
+            fences.append((opened["fence"], is_code))
+            yield number, ""
+            if not is_code:
+                yield number, opened["rest"]
+                yield number, ""
+        else:
+            yield number, line
+
+
+def _closes(line: re.Match[str] | None, fence: str) -> bool:
+    return (
+        line is not None
+        and line["fence"].startswith(fence)
+        and not line["directive"]
+        and not line["rest"].strip()
+    )
+
+
+def _without_long_comments(
+    lines: Iterator[tuple[int, str]],
+) -> Iterator[tuple[int, str]]:
+    """
+    Leave out comments that begin a line and go over several.
+
+    Only these go past an empty line; others end in their paragraph, or are no comments.
+    """
+    inside = False
+    for number, line in lines:
+        if inside:
+            _, closed, rest = line.partition("-->")
+            inside = not closed
+            yield number, rest
+        elif line.lstrip().startswith("<!--") and "-->" not in line:
+            inside = True
+            yield number, ""
+        else:
+            yield number, line
+
+
+class _Splitter:
+    """Gathers lines into blocks; remembers the paragraph that leads a list or a table."""
+
+    def __init__(self) -> None:
+        self.blocks: list[Block] = []
+        self._lines: list[str] = []
+        self._begin = 0
+        self._kind = "text"
+        self._lead = ""
+        self._led = ""
+
+    def take(self, number: int, line: str) -> None:
+        """Add a line, to the block that is open or to a new one."""
+        if self._lines and self._kind == "html table":
+            self._lines.append(line)
+            if "</table" in line.lower():
+                self.end()
+            return
+        if self._heads_a_table(line):
+            head = self._lines.pop()
+            self.end()
+            self._lines, self._begin, self._kind = [head], number - 1, "table"
+        elif not line.strip() or (self._lines and self._begins(line)):
+            self.end()
+        if line.strip():
+            if not self._lines:
+                self._begin, self._kind = number, _kind(line)
+            self._lines.append(line)
+
+    def _heads_a_table(self, line: str) -> bool:
+        return (
+            bool(self._lines)
+            and self._kind != "table"
+            and "|" in self._lines[-1]
+            and DELIMITER.fullmatch(line) is not None
+        )
+
+    def _begins(self, line: str) -> bool:
+        """Tell whether a line begins another block than the one that is open."""
+        kind = _kind(line)
+        if self._kind == "table":
+            return "|" not in line
+        return kind != "text" or self._kind == "heading"
+
+    def end(self) -> None:
+        """Close the block that is open."""
+        if not self._lines:
+            return
+        text, kind = "\n".join(self._lines), self._kind
+        self.blocks.append(Block(self._begin, text, kind, self._caption(kind)))
+        if kind in ("text", "heading"):
+            self._lead, self._led = (text if kind == "text" else ""), ""
+        else:
+            self._led = kind
+        self._lines = []
+
+    def _caption(self, kind: str) -> str:
+        """Give the paragraph that leads a block of a kind: not one above another kind."""
+        if kind in ("text", "heading") or self._led not in ("", kind):
+            return ""
+        introduces = plain(self._lead).replace(MARK, "").rstrip().endswith(":")
+        return self._lead if introduces or "table" in kind else ""
+
+
+def _kind(line: str) -> str:
+    bare = line.lstrip()
+    if bare.startswith("|"):
+        return "table"
+    if bare.startswith("<") and re.search(r"<table\b", bare, re.IGNORECASE):
+        return "html table"
+    if line.startswith("#"):
+        return "heading"
+    return "item" if _ITEM.match(line) else "text"
