@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import html
 import re
+import unicodedata
 from collections.abc import Mapping
 
 __all__ = ["MARK", "blank", "definitions", "links", "plain"]
@@ -44,9 +45,12 @@ _TAG = re.compile(
     r"|<[a-z]+:[^<>\s]*>"
 )
 _INLINE = {"a", "abbr", "b", "code", "em", "i", "kbd", "small", "span", "strong", "sub", "sup", "u"}  # fmt: skip
-_ESCAPE = re.compile(r"\\(?=[!-/:-@\[-`{-~ ])")
-_EMPHASIS = re.compile(r"\*+|~~|(?<!\w)_+(?=\S)|(?<=\S)_+(?!\w)")
-_MARKUP = re.compile(r"[`<\[(&\\*~_\u00ad\u200b-\u200d\u2060\ufeff]")
+_ESCAPE = re.compile(r"\\(?=[!-/:-@\[-`{-~ \n])")
+_EMPHASIS = re.compile(r"\*+|~~|==|\$|(?<!\w)_+(?=\S)|(?<=\S)_+(?!\w)")
+_WIDE = re.compile("[\uff01-\uff5e\u3300-\u33ff]")
+_MARKUP = re.compile(
+    r"[`<\[(&\\*~_=$\uff01-\uff5e\u3300-\u33ff\u00ad\u200b-\u200d\u2060\ufeff]"
+)
 _UNSEEN = re.compile("[\u00ad\u200b-\u200d\u2060\ufeff]")
 
 
@@ -58,6 +62,7 @@ def plain(text: str) -> str:
     text = _DEFINITION.sub("", text)
     text = _SEEN.sub(lambda link: _kept(link[1], link[0]), text)
     text = _TAG.sub(_without_tag, text)
+    text = _WIDE.sub(lambda wide: unicodedata.normalize("NFKC", wide[0]), text)
     text = _UNSEEN.sub("", html.unescape(_ESCAPE.sub("", text)))
     return _EMPHASIS.sub("", text)
 

@@ -14,31 +14,11 @@ from decimal import Decimal
 
 import attrs
 
+from .numbers import DIGITS, NUMBER, NUMBERS, WORD, decimal
 from .units import FACTOR, PERCENT, PERCENTS, RATE, RATES, TIME, TIMES, Unit, unit
 
-__all__ = ["NUMBER", "Quantity", "decimal", "quantities_in"]
+__all__ = ["Quantity", "quantities_in"]
 
-_GROUP = "[ \u00a0\u2009\u202f]"
-_DIGITS = rf"""(?:
-    \d{{1,3}}(?:,\d{{3}})+(?:\.\d+)?(?!\d)
-    |\d{{1,3}}(?:{_GROUP}\d{{3}})+(?:\.\d+)?(?![\d.]*\d)
-    |\d+(?:\.\d+)?(?:[eE][-+]?\d+)?
-    |\.\d+
-)"""
-NUMBER = rf"""(?<![\w.\#])(?:(?<![\w.)\]])[-+\u2212])?{_DIGITS}"""
-_NUMBERS = rf"""(?:
-    {NUMBER}(?:,\s{NUMBER}){{0,6}},?\s(?:and|or)\s{NUMBER}
-    |{NUMBER}(?:\s?(?:-|\u2010|\u2011|\u2013|\u2014|\.\.\.?|\u2026)\s?|\sto\s){NUMBER}
-    |{NUMBER}
-)"""
-_WORDS: dict[str, int | str] = {
-    "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8,
-    "nine": 9, "ten": 10, "eleven": 11, "twelve": 12, "fifteen": 15, "twenty": 20,
-    "thirty": 30, "forty": 40, "fifty": 50, "sixty": 60, "seventy": 70, "eighty": 80,
-    "ninety": 90, "hundred": 100, "thousand": 1000, "dozen": 12,
-    "twice": 2, "thrice": 3, "half": "0.5", "quarter": "0.25", "third": "0.333",
-}  # fmt: skip
-_WORD = rf"(?<![\w-])(?i:{'|'.join(_WORDS)})"
 _MEASURE = (
     r"(?:\w+\s)?(?:speed|pace|throughput|bandwidth|rate|time|runtime|latency|duration"
     r"|performance|cost|overhead)"
@@ -55,7 +35,7 @@ _FACTORS = rf"""(?:
     |fold(?!\w)
     |times\s{_THAN}
 )"""
-_TIGHT = r"(?:\s{0,3}|[-\u2010\u2011])"
+_TIGHT = r"(?:\s{0,3}|[-\u2010\u2011]|\s?[(\[]|,\sin\s)"
 _SPEED = r"(?i:faster|slower|quicker|cheaper|speed(?:s|ed)?[-\s]?ups?|ratios?)(?!\w)"
 
 
@@ -69,31 +49,33 @@ _COMPOUND = _pattern(r"""(?<![\w.:\#-])(?:
     |(?P<h2>\d+)\s?(?:h|hrs?|hours?)\s?(?P<m2>\d+)\s?m(?:ins?|inutes?)?
     |(?<!\d[T\s])(?P<h3>\d+):(?P<m3>\d\d):(?P<s3>\d\d(?:\.\d+)?)(?!\s?(?:UTC|Z|\+))
 )(?!\w)""")
-_PLAIN = _pattern(rf"""(?P<numbers>{_NUMBERS})(?:
+_PLAIN = _pattern(rf"""(?P<numbers>{NUMBERS})(?:
     {_TIGHT}(?:
         (?P<time>{TIMES}(?!\s?/\s?s\b))|(?P<rate>{RATES})|(?P<percentage>{PERCENTS})
         |(?P<factor>{_FACTORS})
     )
     |(?P<factor2>[xX](?!\w)|\s[xX]\s(?={_THAN}))
 )""")
-_SPELLED = _pattern(rf"""(?P<numbers>{_WORD})(?:
+_SPELLED = _pattern(rf"""(?P<numbers>{WORD})(?:
     [\s-](?:
         (?P<time>(?i:(?:nano|micro|milli)?seconds|minutes|hours|days|weeks|ns|\u00b5s|ms)(?!\w))
         |(?P<percentage>{PERCENTS})
     )
     |(?P<factor>[\s-]?fold(?!\w)|\stimes\s{_THAN}
         |(?:(?<=wice)|(?<=hrice)|(?<=alf))\s{_THAN}
-        |(?:(?<=alf)|(?<=hird)|(?<=uarter))(?:\sof)?\s{_WHOSE}\s{_MEASURE}(?!\w))
+        |(?:es?|ed|ing)\s(?:{_WHOSE}\s)?{_MEASURE}(?!\w)
+        |(?:(?<=alf)|(?<=hird)|(?<=uarter))s?(?:\sof)?\s{_WHOSE}\s{_MEASURE}(?!\w))
 )""")
 _BEFORE = _pattern(rf"""(?:
     (?:
-        {_SPEED}(?:\s(?:by|of|is|was)\s|\s?[:=]\s?|\s?(?=[\u00d7x])|(?<=[pPoO])\s)
+        {_SPEED}(?:\s(?:by|of|is|was)\s|\s?[:=\u2192]\s?|\s?(?=[\u00d7x])|(?<=[pPoO])\s)
         |(?i:faster|slower|quicker|better|worse|speed\w*|throughput|latency|times?|costs?
             |improv\w+|reduc\w+|cuts?)(?!\w)[^.!?]{{0,60}}?\sfactors?\s(?:of\s)?
-    )(?:[\u00d7x]\s?)?(?P<numbers>[-+\u2212]?{_DIGITS}|{_WORD}(?!\w))
-    |\bfactors?\sof\s(?P<numbers4>{_DIGITS}|{_WORD})(?=\s{_THAN})
-    |(?<!\w)(?<!\d\s)[\u00d7xX]\s?(?P<numbers2>{_DIGITS})(?=\s{_THAN})
-    |(?<=[a-z][a-z]\s)\u00d7(?P<numbers3>{_DIGITS})(?!\s?[\u00d7x])
+    )(?:[\u00d7x]\s?)?(?P<numbers>[-+\u2212]?{DIGITS}|{WORD}(?!\w))
+    |\borders?\sof\s(?P<numbers5>magnitude)(?=\s{_THAN})
+    |\bfactors?\s(?:of\s)?(?P<numbers4>{DIGITS}|{WORD})(?=\s{_THAN})
+    |(?<!\w)(?<!\d\s)[\u00d7xX]\s?(?P<numbers2>{DIGITS})(?=\s{_THAN})
+    |(?<=[a-z][a-z]\s)\u00d7(?P<numbers3>{DIGITS})(?!\s?[\u00d7x])
 )(?![\w,]*\d)""")
 _BEHIND = _pattern(rf"""(?<!\w)(?<!\d\s)(?:
     (?P<time>[num\u00b5\u03bc]s|(?i:(?:nano|micro|milli)?seconds|[num]secs?|minutes))
@@ -103,8 +85,8 @@ _FRACTION = _pattern(
     rf"(?<![\w./])(?P<over>\d+)/(?P<under>[1-9]\d*)(?P<factor>\s(?:of\s)?{_WHOSE}\s{_MEASURE})"
 )
 _NUMBER = _pattern(NUMBER)
-_ANY = re.compile(rf"\d|{_WORD}")  # most cells and many lines have none
-_PLACES = ("numbers", "numbers2", "numbers3", "numbers4")
+_ANY = re.compile(rf"\d|{WORD}")  # most cells and many lines have none
+_PLACES = ("numbers", "numbers2", "numbers3", "numbers4", "numbers5")
 _DECADE = re.compile(r"(?:19|20)\d\ds")
 
 
@@ -126,13 +108,6 @@ class Quantity:
     def equals(self, other: Quantity) -> bool:
         """Tell whether both say the same."""
         return self.unit.compares_with(other.unit) and self.size == other.size
-
-
-def decimal(text: str) -> Decimal:
-    """Give the value of a number as it is written, of digits or a word."""
-    if (word := text.lower()) in _WORDS:
-        return Decimal(_WORDS[word])
-    return Decimal(re.sub(rf",|{_GROUP}", "", text).replace("\u2212", "-"))
 
 
 def quantities_in(text: str) -> list[Quantity]:

@@ -14,9 +14,10 @@ from decimal import Decimal
 from pathlib import Path
 
 from .blocks import blocks_of
+from .numbers import NUMBER, decimal
 from .pages import is_markdown
 from .plain import links, plain
-from .quantities import NUMBER, Quantity, decimal, quantities_in
+from .quantities import Quantity, quantities_in
 from .tables import cells_of
 
 __all__ = ["RECORDS", "Records"]

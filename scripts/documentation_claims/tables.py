@@ -13,8 +13,9 @@ from collections.abc import Iterator
 import attrs
 
 from .blocks import DELIMITER, Block
+from .numbers import NUMBER, decimal
 from .plain import MARK, plain
-from .quantities import NUMBER, Quantity, decimal, quantities_in
+from .quantities import Quantity, quantities_in
 from .units import FACTOR, PERCENT, PERCENTS, RATE, RATES, TIME, Unit, unit
 
 __all__ = ["Cell", "cells_of"]

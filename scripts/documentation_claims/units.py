@@ -27,7 +27,7 @@ __all__ = [
 TIME, RATE, PERCENT, FACTOR = "time", "rate", "percentage", "factor"
 
 TIMES = r"""(?:
-    (?:[num\u00b5\u03bc]|(?i:nano|micro|milli))s(?:ecs?|econds?)?
+    (?:[num\u00b5\u03bc]|(?i:(?:nano|micro|milli)-?))s(?:ecs?|econds?)?
     |s|mins?|h|(?i:secs?|seconds?|minutes?|hrs?|hours?|days?|weeks?)
 )(?!\w)"""
 
@@ -37,11 +37,13 @@ _THOUSANDS = r"(?:(?:[kKMGT]|thousand|million|billion)\s)?"
 RATES = rf"""(?:
     {_THOUSANDS}(?:(?:[^\W\d][\w.-]*\s){{0,2}}[^\W\d][\w.]*\s?)?/\s?{_LENGTHS}
     |{_THOUSANDS}(?:[^\W\d][\w.-]*\s){{0,3}}(?:per|every)\s{_LENGTHS}
+    |[^\W\d][\w.-]*-per-{_LENGTHS}
+    |[^\W\d]\w*[\s\u00b7\u22c5]?s\u207b\u00b9
     |{_THOUSANDS}[^\W\d][\w.]*\s(?:a|each)\s(?:second|minute|hour|day)(?!\stime)
     |{_THOUSANDS}(?i:[fqrt]ps|iops)|[kMGT]?bps|[kMGT]?Hz|[KMGTPE]?(?:FLOP[Ss]|OPS)
 )(?!\w)"""
 
-PERCENTS = r"(?:%|\u2030|(?i:per\s?cent|pct|percentage\spoints?)(?!\w))"
+PERCENTS = r"(?:%|\u2030|(?i:per\s?cent|pct|(?:percentage|basis)[\s-]points?)(?!\w))"
 
 _SECONDS = (
     (r"n", "1e-9"),
@@ -69,6 +71,7 @@ _PREFIXES = {
     "Gi": 2**30,
     "Ti": 2**40,
 }
+_PARTS = {"\u2030": "0.1", "b": "0.01"}  # per mille and basis points, in percent
 _COUNTED = {
     "fps": "frame",
     "qps": "query",
@@ -85,7 +88,7 @@ _COUNTED = {
 _PREFIXED = re.compile(r"([KMGT]i|[kKMGTPE])?(B|b|bit|Hz|bps|FLOP[Ss]?|OPS?)")
 _RATE = re.compile(
     rf"(?:(?P<many>[kKMGT]|thousand|million|billion)\s)?(?P<counted>.*?)\s*"
-    rf"(?:(?:/|\b(?:per|a|each|every)\b)\s*(?P<length>{_LENGTHS}))?",
+    rf"[-\u00b7\u22c5]?(?:(?:/|\b(?:per|a|each|every)\b)[\s-]*(?P<length>{_LENGTHS}))?",
     re.DOTALL,
 )
 
@@ -122,7 +125,7 @@ def unit(kind: str, text: str) -> Unit:
     if kind == RATE:
         return _rate(text)
     if kind == PERCENT:
-        return Unit(PERCENT, Decimal("0.1") if "\u2030" in text else Decimal(1))
+        return Unit(PERCENT, Decimal(_PARTS.get(text[0], "1")))
     return Unit(FACTOR)
 
 
@@ -138,6 +141,7 @@ def _rate(text: str) -> Unit:
     said = _RATE.fullmatch(text.strip())
     assert said is not None  # every part of it may be missing
     counted = "".join(said["counted"].split()[-1:])
+    counted = counted.removesuffix("s\u207b\u00b9").rstrip("\u00b7\u22c5")
     scale = _prefix(said["many"]) / _seconds(said["length"] or "s")
     if prefixed := _PREFIXED.fullmatch(counted):
         scale *= _prefix(prefixed[1])

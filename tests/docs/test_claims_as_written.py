@@ -13,16 +13,19 @@ TIMES = [
     "5 hrs", "5 usec", "5 days", "1m20s", "1 h 5 min", "0:01:20", "1.5e3 ms", "1,000 ms",
     "1 500 ms", "5\u2009ms", "5\u202fms", "5\u200b ms", "5&nbsp;ms", "5-ms", "ten milliseconds",
     "a latency (ms): 5", "5 Milliseconds",
+    "5 milli-seconds", "10\u207b\u00b3 s", "1.7 \u00d7 10^-3 s", "5 (ms)", "5 [ms]", "5, in ms",
+    "1\u00bd s", "5_000 ns", "\uff15\uff4d\uff53", "5 \u33b3",
 ]  # fmt: skip
 RATES = [
     "120 tokens/s", "120 tokens per second", "120 tokens a second", "3.2 GB/s", "30 FPS",
     "5 QPS", "120 tps", "10 k tokens/s", "500 requests/sec", "5 TOPS", "790 TFLOPS", "5 kHz",
     "2 million tokens per minute", "5 /s", "5 per second", "120 output tokens/s",
     "120 output tokens per second", "tokens/s: 120",
+    "5 tokens-per-second", "5 tok\u00b7s\u207b\u00b9",
 ]  # fmt: skip
 PERCENTS = [
     "40 %", "40%", "-40 %", "40 percent", "40 per cent", "5 pct", "5 percentage points",
-    "five percent", "5 \u2030",
+    "five percent", "12 basis points", "5 \u2030",
 ]  # fmt: skip
 FACTORS = [
     "3.2\u00d7", "3.2 \u00d7", "3.2x", "3.5X", "3 times faster", "3 times as fast",
@@ -33,10 +36,13 @@ FACTORS = [
     "a ratio of 1.3", "2\u20133 times faster",
     "a factor of two faster", "faster by a factor of two", "a 4 times speed-up",
     "half onnxruntime's time", "3 times that of others", "twice their throughput",
+    "halving latency", "it doubles their speed", "an order of magnitude faster",
+    "2\u00bd times faster", "twenty-five times faster", "one-third of the time",
 ]  # fmt: skip
 MARKED_UP = [
     "**5** ms", "**5 ms**", "_5 ms_", "*5* *ms*", "~~5~~ ms", "`5` ms", "`5 ms`", "`5` `ms`",
     "5 <b>ms</b>", "<p>5 ms</p>", "[5](https://example.org) ms", "[5 ms][page]", "5\\ ms",
+    "$5$ ms", "==5== ms", "5\\\nms",
     "5 <!-- about --> ms", "**3**\u00d7 faster",
 ]  # fmt: skip
 
@@ -176,6 +182,15 @@ def test_what_says_nothing_about_speed_is_no_claim(project, text):
         ("2 k tokens/s, 3 GB/s, 6 MHz", ["2000", "3000000000", "6000000"]),
         ("60 requests per minute", ["1"]),
         ("twice as fast, tenfold", ["2", "10"]),
+        (
+            "twenty-five times faster, 2\u00bd times less, halves the time",
+            ["25", "2.5", "0.5"],
+        ),
+        (
+            "-10\u207b\u00b3 s, 1.5 \u00d7 10^2 s, 2x10\u00b2 s",
+            ["-0.001", "150", "200"],
+        ),
+        ("5'000 ns, 5_000 ns, 12 bps, 50 basis points", ["5e-6", "5e-6", "12", "0.5"]),
         ("1,000.5 us; 1e-3 s; .5 min", ["0.0010005", "0.001", "30"]),
         ("faster \u00d7 1.2 or x2 faster, a speedup of 4", ["1.2", "2", "4"]),
     ],
