@@ -1,31 +1,21 @@
 """
 A page of Markdown in blocks: paragraphs, items of lists, headings, tables.
 
-A block is what a citation or a mark can speak for at most. Code between fences is left out;
-the body of a MyST directive such as ``{note}`` is prose in a fence, and is read.
+A block is what a citation or a mark can speak for at most.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import attrs
 
+from .lines import ITEM, prose
 from .plain import MARK, plain
 
 __all__ = ["DELIMITER", "Block", "blocks_of"]
 
-_FENCE = re.compile(
-    r"\s*(?:[-*+]\s|\d+[.)]\s)?\s*(?P<fence>`{3,}(?!.*`)|~{3,}|:{3,})\s*"
-    r"(?:\{(?P<directive>[\w:-]+)\})?(?P<rest>.*)"
-)
-_CODE_DIRECTIVES = {
-    "code", "code-block", "code-cell", "doctest", "graphviz", "include", "literalinclude",
-    "math", "mermaid", "parsed-literal", "sourcecode", "testcode", "toctree",
-}  # fmt: skip
-_ITEM = re.compile(r"\s*(?:[-*+]|\d+[.)])\s")
-_QUOTE = re.compile(r"\s*(?:>\s?)+")
+_HTML_TABLE = re.compile(r"(?:[^`]|`[^`]*`)*?<table\b", re.IGNORECASE)
 DELIMITER = re.compile(r"(?=.*\|)(?=.*-)[\s:|-]+")
 
 
@@ -53,64 +43,10 @@ class Block:
 def blocks_of(text: str) -> list[Block]:
     """Split Markdown into blocks, without its fenced code."""
     splitter = _Splitter()
-    for number, line in _without_long_comments(_prose(text)):
+    for number, line in prose(text):
         splitter.take(number, line)
     splitter.end()
     return splitter.blocks
-
-
-def _prose(text: str) -> Iterator[tuple[int, str]]:
-    """Give the numbered lines of prose; a fence parts paragraphs as an empty line does."""
-    fences: list[tuple[str, bool]] = []
-    for number, whole in enumerate(text.splitlines(), 1):
-        line = _QUOTE.sub("", whole, count=1) if _QUOTE.match(whole) else whole
-        opened = _FENCE.fullmatch(line)
-        in_code = bool(fences) and fences[-1][1]
-        if fences and _closes(opened, fences[-1][0]):
-            fences.pop()
-            yield number, ""
-        elif in_code:
-            continue
-        elif opened and (opened["fence"][0] != ":" or opened["directive"]):
-            directive = opened["directive"]
-            is_code = not directive or directive in _CODE_DIRECTIVES
-            fences.append((opened["fence"], is_code))
-            yield number, ""
-            if not is_code:
-                yield number, opened["rest"]
-                yield number, ""
-        else:
-            yield number, line
-
-
-def _closes(line: re.Match[str] | None, fence: str) -> bool:
-    return (
-        line is not None
-        and line["fence"].startswith(fence)
-        and not line["directive"]
-        and not line["rest"].strip()
-    )
-
-
-def _without_long_comments(
-    lines: Iterator[tuple[int, str]],
-) -> Iterator[tuple[int, str]]:
-    """
-    Leave out comments that begin a line and go over several.
-
-    Only these go past an empty line; others end in their paragraph, or are no comments.
-    """
-    inside = False
-    for number, line in lines:
-        if inside:
-            _, closed, rest = line.partition("-->")
-            inside = not closed
-            yield number, rest
-        elif line.lstrip().startswith("<!--") and "-->" not in line:
-            inside = True
-            yield number, ""
-        else:
-            yield number, line
 
 
 class _Splitter:
@@ -141,6 +77,8 @@ class _Splitter:
             if not self._lines:
                 self._begin, self._kind = number, _kind(line)
             self._lines.append(line)
+            if self._kind == "html table" and "</table" in line.lower():
+                self.end()
 
     def _heads_a_table(self, line: str) -> bool:
         return (
@@ -178,11 +116,10 @@ class _Splitter:
 
 
 def _kind(line: str) -> str:
-    bare = line.lstrip()
-    if bare.startswith("|"):
+    if line.lstrip().startswith("|"):
         return "table"
-    if bare.startswith("<") and re.search(r"<table\b", bare, re.IGNORECASE):
+    if _HTML_TABLE.match(line):
         return "html table"
     if line.startswith("#"):
         return "heading"
-    return "item" if _ITEM.match(line) else "text"
+    return "item" if ITEM.match(line) else "text"

@@ -32,7 +32,7 @@ _MARK = re.compile(
     re.IGNORECASE,
 )
 _LINK = re.compile(
-    r"(?<!!)\[(?P<text>[^\[\]]*)\]"
+    r"(?<![!\\])\[(?P<text>[^\[\]]*)\]"
     r"(?:\(\s*<?(?P<target>[^)\s>]+)>?[^)]*\)|\[(?P<label>[^\[\]]*)\])?"
 )
 _SEEN = re.compile(r"!?\[([^\[\]]*)\](?:\([^)]*\)|\[[^\[\]]*\])")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from .plain import definitions
 from .records import RECORDS, Records
 
 __all__ = ["problems"]
+
+_UNREAD = re.compile(r"\{(?:list|csv)-table\}")
 
 
 def problems(root: Path) -> list[str]:
@@ -45,6 +48,8 @@ def problems(root: Path) -> list[str]:
 def _of_block(
     records: Records, page: Path, block: Block, targets: Mapping[str, str]
 ) -> Iterator[str]:
+    if unread := _UNREAD.match(block.text):
+        yield f"{block.line}: {unread[0]} is not read for claims; write a table with pipes"
     claims = claims_of(block)
     if not claims:
         return

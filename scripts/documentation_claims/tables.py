@@ -64,6 +64,9 @@ class Cell:
 def cells_of(block: Block) -> Iterator[Cell]:
     """Give the cells of a table, in its order."""
     rows = _html_rows(block) if block.kind == "html table" else _rows(block)
+    if block.kind == "html table":  # what stands in no row: a caption, text before it
+        outside = plain(_ROW.sub(lambda row: "\n" * row[0].count("\n"), block.text))
+        yield Cell(block.line, outside, tuple(quantities_in(outside)), marked=False)
     line, heads = next(rows, (block.line, []))
     for head in heads:
         yield Cell(line, head, tuple(quantities_in(head)), marked=False)

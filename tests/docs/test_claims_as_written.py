@@ -90,6 +90,7 @@ TABLES = {
     "unit within the caption": "Times in µs:\n\n| op | cpu |\n|---|---|\n| a | 5 |",
     "unit in the cell": "| op | time |\n|---|---|\n| a | 5 ms |",
     "unit in a column": "| op | unit | value |\n|---|---|---|\n| a | ms | 5 |",
+    "HTML behind text": "See <table><tr><th>ms</th></tr><tr><td>5</td></tr></table>",
     "in a quotation": "> | op | ms |\n> |---|---|\n> | a | 5 |",
 }
 
@@ -126,6 +127,16 @@ def test_an_empty_table_claims_nothing(project, text):
         "<!-- a\n\nb --> It takes 5 ms.",
         "```sh\nls\n```\nIt takes 5 ms.",
         "A `b <!-- c` takes 5 ms -->.",
+        "Text\n\n        ```\nand it takes 5 ms.",
+        "> ```\n> ls\n\nIt takes 5 ms.",
+        "- ```\n  ls\n\nIt takes 5 ms.",
+        "- item\n\n  ```\n  ls\n\nIt takes 5 ms.",
+        "```\n> ```\n```\nIt takes 5 ms.",
+        "```\nls\n`````\nIt takes 5 ms.",
+        "~~~ a`b\nls\n~~~\nIt takes 5 ms.",
+        "<!--\n```\n-->\nIt takes 5 ms.",
+        "<div>It takes 5 ms <table><tr><td>a</td></tr></table></div>",
+        "<table><caption>It takes 5 ms</caption><tr><td>a</td></tr></table>",
     ],
 )
 def test_only_what_no_reader_sees_is_left_out(project, text):
@@ -153,6 +164,10 @@ def test_a_heading_gives_its_column_a_unit(project, heading):
         "```sh\nsleep 5 s  # 40 % of it\n```",
         "   ~~~~text\n5 ms\n~~~\n6 ms\n~~~~",
         "```{code-block} sh\nsleep 5 s\n```",
+        "- item\n\n  ```sh\n  sleep 5 s\n\n  sleep 6 s\n  ```\n\n1. ```sh\n   sleep 5 s\n   ```",
+        "> ```sh\n> sleep 5 s\n> ```",
+        "- a\n  - b\n\n    ```sh\n    sleep 5 s\n    ```\n",
+        "```\nls\n``` sh\nsleep 5 s\n```",
         "````{note}\n```sh\nsleep 5 s\n```\n````",
         "The command `timeout 5 s` is code, and so is ``a ` 5 s``.",
         "Files of 2 GiB, opset 21, version 1.0.3, Python 3.11, 4-bit, 170 operators.",

@@ -98,6 +98,7 @@ def test_a_record_that_is_not_there_is_refused(project):
         f"`{LINK}`",
         f"``{LINK}``",
         f"!{LINK}",
+        f"\\{LINK}",
         "[](performance/planning.md)",
         "\n[1]: performance/planning.md\n",
         "[all](performance/index.md)",
@@ -145,6 +146,14 @@ def test_the_body_of_a_directive_is_prose(project, text):
     (problem,) = project(text)
     assert "'5 ms' cites no record" in problem
     assert project(text.replace("ms.", f"ms ({LINK}).").replace("5", "12.5")) == []
+
+
+@pytest.mark.parametrize("kind", ["list-table", "csv-table"])
+def test_a_table_that_the_rule_cannot_read_is_refused(project, kind):
+    (problem,) = project(f"Text.\n\n```{{{kind}}} Title\na, b\n```")
+    assert problem == (
+        f"docs/page.md:3: {{{kind}}} is not read for claims; write a table with pipes"
+    )
 
 
 def test_a_record_in_one_paragraph_says_nothing_of_the_next(project):
