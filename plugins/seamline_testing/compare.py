@@ -10,6 +10,8 @@ output differs is then run alone by both, on the very inputs that the first list
 - Neither: the node passes on what its inputs had already, within the tolerance of what
   made them, or made larger. A deep model drifts so at many nodes, and no node is at fault.
 
+A node with bodies that diverges is looked into; see :mod:`seamline_testing.descending`.
+
 Equal inputs leave nothing to decide about how far two inputs may be apart and still agree.
 To observe a value may change what is fused or kept where: a model whose outputs differ
 while every observed node agrees is reported as such.
@@ -22,9 +24,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
+import onnx
 
 from seamline.errors import RunError, SeamlineError
 from seamline.graph import Graph, Node, load
+from seamline_testing.descending import descended
 from seamline_testing.excerpts import Excerpt, ExcerptError
 from seamline_testing.observed import Observed
 from seamline_testing.sides import Closeness, Side, apart
@@ -62,6 +66,10 @@ class Divergence:
         The node with its inputs; more nodes where it diverges only among them.
     unreduced
         Why there is no excerpt.
+    owners
+        The nodes in whose bodies it stands, the outermost first.
+    inside
+        Which branches or turns of those; for a node with bodies, why none inside is named.
     """
 
     node: Node
@@ -72,6 +80,13 @@ class Divergence:
     in_place: str = ""
     excerpt: Excerpt | None = None
     unreduced: str = ""
+    owners: tuple[str, ...] = ()
+    inside: str = ""
+
+    @property
+    def path(self) -> str:
+        """Give its name after those of its owners."""
+        return "/".join((*self.owners, self.node.name))
 
 
 @attrs.frozen(eq=False)
@@ -109,7 +124,7 @@ class Comparison:
 
 
 def compare(
-    source: str | os.PathLike[str],
+    source: str | os.PathLike[str] | onnx.ModelProto,
     sides: tuple[Side, Side],
     feeds: Mapping[str, Any],
     closeness: Closeness = Closeness(),  # noqa: B008 - it is frozen
@@ -230,7 +245,10 @@ def _diagnosed(
         excerpt = both.alone([node], 0)
         output, said = apart(excerpt, both.sides, both.closeness)
         if output:
-            return Divergence(node, index, output, said, by, excerpt=excerpt)
+            alone = Divergence(node, index, output, said, by, excerpt=excerpt)
+            if not node.bodies:
+                return alone
+            return descended(alone, both.sides, both.closeness, compare)
         for which, side in enumerate(both.sides):
             output, said = both.strays(node, which)
             if output:

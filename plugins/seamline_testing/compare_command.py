@@ -120,8 +120,8 @@ def _reduced(
     shrunk = shrink(excerpt, lambda e: bool(apart(e, sides, closeness)[0]), effort)
     found = attrs.evolve(divergence, excerpt=shrunk.excerpt)
     stem = Path(told.model).stem
-    whole = len(told.found.graph.nodes) == len(excerpt.nodes)
-    stem += "-smaller" if whole else f"-{divergence.node.name}"
+    whole = len(told.found.graph.nodes) == len(excerpt.nodes) and not divergence.owners
+    stem += "-smaller" if whole else f"-{divergence.path}"
     files = write_excerpt(shrunk.excerpt, stem, into)
     said = f"{shrunk.tries} tries, to {shrunk.excerpt}"
     return attrs.evolve(

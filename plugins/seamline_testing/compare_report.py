@@ -73,13 +73,14 @@ class Told:
 
     def _divergence(self, found: Divergence) -> dict[str, Any]:
         return {
-            "node": found.node.name,
+            "node": found.path,
             "op": found.node.qualified_op,
             "index": found.index,
             "output": found.output,
             "said": found.said,
             "by": list(found.by),
             "in_place": found.in_place,
+            "inside": found.inside,
             "nodes": list(_names(found.excerpt)),
             "inputs": "" if found.excerpt is None else str(found.excerpt),
             "shrunk": self.shrunk,
@@ -123,7 +124,7 @@ class Told:
 
     def _told(self, found: Divergence) -> Iterator[str]:
         yield (
-            f"first diverging node: {found.node.name!r} ({found.node.qualified_op}), "
+            f"first diverging node: {found.path!r} ({found.node.qualified_op}), "
             f"number {found.index} in order"
         )
         if not found.output:
@@ -131,6 +132,8 @@ class Told:
             return
         yield f"  output {found.output!r}: {found.said}"
         yield f"  run by {found.by[0]} and {found.by[1]}"
+        if found.inside:
+            yield f"  {found.inside}"
         if found.in_place:
             yield f"  {found.in_place} gives another value inside the model than alone"
         if self.judged:

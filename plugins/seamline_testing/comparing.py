@@ -10,7 +10,7 @@ import numpy as np
 from seamline.provider import Array
 from seamline.tensors import dtype_name
 from seamline_testing.tolerances import Tolerance, normalised_error, tolerance_for
-from seamline_testing.values import few, widened
+from seamline_testing.values import false_bytes, few, widened
 
 __all__ = ["difference", "differences"]
 
@@ -47,6 +47,8 @@ def difference(got: Any, want: Any, kind: str) -> str:
         return f"{got.dtype}{list(got.shape)}, want {want.dtype}{list(want.shape)}"
     if not got.size:
         return ""
+    if odd := false_bytes(got):
+        return odd
     tolerance = tolerance_for(want.dtype, kind)
     wrong = _wrong(got, want, tolerance)
     return f"{wrong}; {few(got)}, want {few(want)}" if wrong else ""

@@ -17,9 +17,9 @@ the fault is tracked, and until when::
     link = "https://example.org/issues/8"
     expires = 2027-06-30
 
-Entries are held strictly: one whose checks pass, whose date is over, or that names no
-check fails the run. A gap excuses nothing in the score either; it says that the failure
-is known.
+Entries are held strictly: one whose checks pass, or are not claimed any more, whose date
+is over, or that names no check fails the run. A gap excuses nothing in the score either;
+it says that the failure is known.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ import datetime as dt
 import fnmatch
 import functools
 import importlib.util
+import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,13 @@ __all__ = [
 ]
 
 FILE_NAME = "known_gaps.toml"
+#: A URL, or a file by its path and perhaps a heading in it.
+_LINK = re.compile(
+    r"[A-Za-z][\w+.-]*://[^\s/]\S*|(?:[\w.@~-]*/)*[\w.@-]+\.\w+(?:#\S+)?"
+)
+_TABLES = ("gap", "looser")
+_WILD = frozenset("*?[")
+_UNTOUCHED = frozenset({Outcome.DECLINED, Outcome.PASS_NOT_CLAIMED})
 
 
 class KnownGapsError(SeamlineError):
@@ -81,6 +89,11 @@ class Entry:
     def matches(self, check: str) -> bool:
         """Tell whether the entry speaks of a check."""
         return fnmatch.fnmatchcase(check, self.checks)
+
+    @property
+    def is_exact(self) -> bool:
+        """Tell whether it names one check, and no pattern."""
+        return not _WILD.intersection(self.checks)
 
     def overdue(self, today: dt.date) -> bool:
         """Tell whether its date is over."""
@@ -113,12 +126,19 @@ def read_gaps(path: Path) -> Gaps:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise KnownGapsError(f"{path}: {error}") from error
-    unknown = data.keys() - {"gap", "looser"}
+    unknown = data.keys() - set(_TABLES)
     if unknown:
         raise KnownGapsError(f"{path}: no such table: {', '.join(sorted(unknown))}")
-    gaps = tuple(_entry(path, "gap", one) for one in data.get("gap", ()))
-    looser = tuple(_entry(path, "looser", one) for one in data.get("looser", ()))
+    gaps, looser = (_entries(path, name, data.get(name, [])) for name in _TABLES)
     return Gaps(str(path), gaps, looser)
+
+
+def _entries(path: Path, table: str, given: Any) -> tuple[Entry, ...]:
+    if not isinstance(given, list) or not all(isinstance(one, dict) for one in given):
+        raise KnownGapsError(
+            f"{path}: {table!r} is no list of tables; head each entry with [[{table}]]"
+        )
+    return tuple(_entry(path, table, one) for one in given)
 
 
 def _entry(path: Path, table: str, given: Mapping[str, Any]) -> Entry:
@@ -129,13 +149,18 @@ def _entry(path: Path, table: str, given: Mapping[str, Any]) -> Entry:
         odd = ", ".join(sorted(given.keys() ^ names))
         raise KnownGapsError(f"{where}: missing or unknown: {odd}")
     expires = given["expires"]
-    if not isinstance(expires, dt.date):
+    if type(expires) is not dt.date:  # a moment is a date too, and compares with none
         raise KnownGapsError(f"{where}: expires is a date such as 2027-06-30")
     for name in ("checks", "reason", "link"):
         if not isinstance(given[name], str) or not given[name].strip():
             raise KnownGapsError(f"{where}: {name} is a text that says something")
+    if not _LINK.fullmatch(given["link"].strip()):
+        raise KnownGapsError(
+            f"{where}: link {given['link']!r} is no URL and no path of a file, such as "
+            "https://example.org/issues/7 or docs/faults.md#border"
+        )
     kind = given.get("tolerance", "")
-    if kind and kind not in CLASSES:
+    if table == "looser" and kind not in CLASSES:
         raise KnownGapsError(f"{where}: tolerance is one of {', '.join(CLASSES)}")
     return Entry(given["checks"], given["reason"], given["link"], expires, kind)
 
@@ -179,7 +204,8 @@ def complaints(
     ----------
     ids
         Every check of the kit; None where only some were listed, and then an entry that
-        names none of them is not held against it.
+        names none of them is not held against it, nor is a pattern whose failing checks
+        may be among the others.
     results
         What was run.
     """
@@ -192,12 +218,26 @@ def complaints(
         if known is not None and not any(map(entry.matches, known)):
             said.append(f"{where} names no check")
         met = [result for result in ran if entry.matches(result.id)]
-        if not entry.kind:
-            said += [
-                f"{where}: {result.id} passes; take the entry out"
-                for result in met
-                if result.finding.outcome is Outcome.PASS
-            ]
-        elif met and not any("(declared: " in r.finding.tolerance for r in met):
-            said.append(f"{where}: no check needs the looser tolerance")
+        if entry.kind:
+            idle = not any("(declared: " in r.finding.tolerance for r in met)
+            if known is not None and met and idle:
+                said.append(f"{where}: no check needs the looser tolerance")
+            continue
+        said += [f"{where}: {one}" for one in _passing(met)]
+        if known is not None or entry.is_exact:
+            said += [f"{where}: {one}" for one in _untouched(met)]
     return tuple(said)
+
+
+def _passing(met: Iterable[Result]) -> Iterator[str]:
+    for result in met:
+        if result.finding.outcome is Outcome.PASS:
+            yield f"{result.id} passes; take the entry out"
+
+
+def _untouched(met: Sequence[Result]) -> Iterator[str]:
+    """Say that nothing of an entry can fail any more, since nothing of it is claimed."""
+    idle = [one for one in met if one.finding.outcome in _UNTOUCHED]
+    if idle and len(idle) == len(met):
+        first = idle[0]
+        yield f"{first.id} is {first.finding.outcome} and cannot fail; take the entry out"

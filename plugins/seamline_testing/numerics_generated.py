@@ -2,8 +2,9 @@
 Numerics over made inputs: one check for each operator and element type.
 
 Hypothesis draws shapes, values, attributes and layouts from a fixed seed, so a check asks
-the same in every run, and shrinks what fails. Only operators with a definition are asked,
-and the definition alone judges.
+the same in every run, and shrinks what fails. Then come a few examples in forms that small
+draws do not reach, of many axes and of many elements, which are reported as they are. Only
+operators with a definition are asked, and the definition alone judges.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from seamline_testing.verdicts import Settled
 __all__ = ["generated_checks", "model_of"]
 
 _EXAMPLES, _QUICK = 20, 5
+_DRAWN = "DRAWN"  #: the form whose shapes are drawn; see drawing.Form
 _QUICK_TYPES = ("float32", "int64", "bool")
 #: Types that are drawn; the operator's schema says which of them it takes.
 _TYPES = (
@@ -54,14 +56,22 @@ def generated_checks(subject: Subject, quick: bool) -> tuple[Check, ...]:
         accepted = _accepted(schema)
         for dtype in types:
             if dtype in accepted:
-                examples = _QUICK if quick else _EXAMPLES
-                count = examples if dtype in _QUICK_TYPES else examples // 2
-                run = functools.partial(_run, schema, dtype, count)
+                forms = _forms(dtype, quick)
+                run = functools.partial(_run, schema, dtype, forms)
                 name = f"numerics/generated/{operator}/{dtype}"
                 found.append(
                     Check(name, "numerics", run, operator, schema.since_version, dtype)
                 )
     return tuple(found)
+
+
+def _forms(dtype: str, quick: bool) -> dict[str, int]:
+    """Give how many examples of each form a type is asked, by the form's name."""
+    if quick:
+        return {_DRAWN: _QUICK, "LONG": 2}
+    examples = _EXAMPLES if dtype in _QUICK_TYPES else _EXAMPLES // 2
+    # text is compared object by object
+    return {_DRAWN: examples, "DEEP": 2, "LONG" if dtype == "string" else "LARGE": 2}
 
 
 def _accepted(schema: onnx.defs.OpSchema) -> frozenset[str]:
@@ -87,32 +97,51 @@ class _Seen:
 
 
 def _run(
-    schema: onnx.defs.OpSchema, dtype: str, examples: int, subject: Subject
+    schema: onnx.defs.OpSchema,
+    dtype: str,
+    forms: Mapping[str, int],
+    subject: Subject,
 ) -> Finding:
-    from hypothesis import HealthCheck, Phase, given, settings
-    from hypothesis import strategies as st
     from hypothesis.errors import HypothesisException
 
     seen = _Seen()
-    all_of_them: Any = list(HealthCheck)
-
-    @settings(
-        max_examples=examples, derandomize=True, database=None, deadline=None,
-        suppress_health_check=all_of_them, report_multiple_bugs=False,
-        phases=(Phase.generate, Phase.shrink), print_blob=False,
-    )  # fmt: skip
-    @given(st.data())
-    def ask(data: Any) -> None:
-        _example(data.draw, schema, dtype, subject, seen)
-
     try:
-        ask()
+        for form, examples in forms.items():
+            _ask(schema, dtype, form, examples, subject, seen)
     except Settled as settled:
         return settled.finding
     except (HypothesisException, BaseExceptionGroup) as error:
         said = f"equal inputs give different results: {str(error).splitlines()[0]}"
         return Finding(Outcome.MISMATCH, said, "definition")
     return _whole(seen)
+
+
+def _ask(
+    schema: onnx.defs.OpSchema,
+    dtype: str,
+    form: str,
+    examples: int,
+    subject: Subject,
+    seen: _Seen,
+) -> None:
+    """Ask a number of examples of one form; ends the check at what is wrong."""
+    from hypothesis import HealthCheck, Phase, given, settings
+    from hypothesis import strategies as st
+
+    all_of_them: Any = list(HealthCheck)
+    # the shapes of a form stay what they are, so there is nothing to make smaller
+    shrinking = (Phase.shrink,) if form == _DRAWN else ()
+
+    @settings(
+        max_examples=examples, derandomize=True, database=None, deadline=None,
+        suppress_health_check=all_of_them, report_multiple_bugs=False,
+        phases=(Phase.generate, *shrinking), print_blob=False,
+    )  # fmt: skip
+    @given(st.data())
+    def ask(data: Any) -> None:
+        _example(data.draw, schema, dtype, form, subject, seen)
+
+    ask()
 
 
 def _whole(seen: _Seen) -> Finding:
@@ -126,14 +155,19 @@ def _whole(seen: _Seen) -> Finding:
 
 
 def _example(
-    draw: Any, schema: onnx.defs.OpSchema, dtype: str, subject: Subject, seen: _Seen
+    draw: Any,
+    schema: onnx.defs.OpSchema,
+    dtype: str,
+    form: str,
+    subject: Subject,
+    seen: _Seen,
 ) -> None:
     from hypothesis import strategies as st
 
-    from seamline_testing.drawing import Drawer
+    from seamline_testing.drawing import Drawer, Form
     from seamline_testing.drawn_forms import FORMS
 
-    drawer = Drawer.of(draw, schema.name, dtype, schema.since_version)
+    drawer = Drawer.of(draw, schema.name, dtype, schema.since_version, Form[form])
     inputs, attributes = FORMS[schema.name](drawer)
     feeds, names = _named(inputs)
     feeds = {

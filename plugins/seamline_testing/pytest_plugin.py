@@ -12,13 +12,16 @@ import datetime as dt
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import pytest
 
 from seamline.errors import SeamlineError
 from seamline_testing.results import Finding, Outcome, Result
+
+if TYPE_CHECKING:
+    from seamline_testing.report import Report
 
 __all__ = ["Kit", "settle"]
 
@@ -34,6 +37,7 @@ _OPTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("--quick", {"action": "store_true", "help": "fewer checks of each kind"}),
     ("--check-deadline", {"type": float, "default": 120.0, "metavar": "SECONDS", "help": "until a check counts as hung"}),
 )  # fmt: skip
+_SELECTING = ("--quick", "--checks", "keyword", "markexpr")  #: leave checks out
 _PROPERTY = "seamline_result"
 _KIT = pytest.StashKey["Kit"]()
 
@@ -97,6 +101,7 @@ class _Heard:
     results: list[Result] = attrs.field(factory=list)
     start: float = attrs.field(factory=time.monotonic)
     said: list[str] = attrs.field(factory=list)
+    deselected: bool = False
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         given = dict(report.user_properties).get(_PROPERTY)
@@ -118,27 +123,45 @@ class _Heard:
                 "no check passes: a provider that runs nothing does not conform"
             )
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        report = self._report(session)
+        if report.complaints:
+            self.said += report.complaints
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
         path = session.config.getoption("--report")
         if path:
-            self._write(session.config, Path(path))
+            from seamline_testing.conforming import write_report
 
-    def _write(self, config: pytest.Config, path: Path) -> None:
+            write_report(report, Path(path))
+            self.said.append(f"report written to {path}")
+
+    def _report(self, session: pytest.Session) -> Report:
         from seamline_testing.commands import _subject
-        from seamline_testing.conforming import write_report
-        from seamline_testing.known_gaps import gaps_of
+        from seamline_testing.known_gaps import complaints, gaps_of
         from seamline_testing.report import Report
 
+        config, results = session.config, tuple(self.results)
         subject = _subject(
             str(config.getoption("--provider")),
             config.getoption("--provider-plugin") or [],
         )
+        gaps, today = gaps_of(subject), dt.datetime.now(dt.UTC).date()
+        ids = [one.id for one in results] if self._whole(session) else None
+        said = complaints(gaps, ids, results, today)
         form = "quick" if config.getoption("--quick") else "full"
-        took = time.monotonic() - self.start
-        results = tuple(self.results)
-        write_report(
-            Report.of(subject, form, results, gaps_of(subject), (), took), path
+        return Report.of(
+            subject, form, results, gaps, said, time.monotonic() - self.start
         )
-        self.said.append(f"report written to {path}")
+
+    def _whole(self, session: pytest.Session) -> bool:
+        """Tell whether every check of the kit was run."""
+        config = session.config
+        chosen = any(config.getoption(name) for name in _SELECTING)
+        chosen = chosen or any("::" in arg for arg in config.args) or self.deselected
+        return not (chosen or session.shouldfail or session.shouldstop)
+
+    def pytest_deselected(self) -> None:
+        """Remember that something was left out."""
+        self.deselected = True
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         if self.said:

@@ -34,7 +34,7 @@ class Difference:
         One for each check whose outcome, judge or tolerance changed, or that only one
         report has; then versions.
     worse, better
-        How many checks moved down or up.
+        How many checks moved down or up; a pass that is gone moved down.
     """
 
     lines: tuple[str, ...]
@@ -53,6 +53,7 @@ def compare_reports(before: Report, after: Report) -> Difference:
             lines.append(f"new      {name}: {new[name].finding.outcome}")
         elif name not in new:
             lines.append(f"gone     {name}: was {old[name].finding.outcome}")
+            worse += old[name].finding.outcome is Outcome.PASS
         else:
             step = _step(old[name], new[name])
             worse, better = worse + (step > 0), better + (step < 0)

@@ -23,6 +23,7 @@ from seamline.constants import Constants
 from seamline.graph import Graph, load
 from seamline.provider import Array, NodeView, view_of
 from seamline.tensors import TensorType, ValueType, onnx_dtype, type_of_array
+from seamline_testing.values import false_bytes
 
 __all__ = ["OPERATORS", "SAMPLES", "Sample", "far_from", "views_in", "views_of"]
 
@@ -146,6 +147,8 @@ def far_from(got: Array, want: Array) -> str:
     """
     if got.shape != want.shape:
         return f"it has the shape {list(got.shape)}, not {list(want.shape)}"
+    if odd := false_bytes(got):
+        return odd
     if want.dtype.kind in "biu":
         wrong = got != want
     else:

@@ -9,7 +9,7 @@ import onnx
 
 from seamline.provider import Array
 
-__all__ = ["few", "plain", "strings_of", "widened"]
+__all__ = ["false_bytes", "few", "plain", "strings_of", "widened"]
 
 
 def plain(value: Any) -> Any:
@@ -48,6 +48,26 @@ def widened(array: Array) -> Array:
     if array.dtype.kind == "c":
         return array.astype(np.complex128)
     return array.astype(np.float64)
+
+
+def false_bytes(array: Array) -> str:
+    """
+    Say which bytes of a bool array are neither 0 nor 1, or nothing.
+
+    NumPy compares such an element as true, and whoever reads the byte as a number, an
+    index or a mask gets another value.
+    """
+    if array.dtype != np.bool_:
+        return ""
+    held = array.view(np.uint8)
+    odd = np.asarray(held > 1)
+    if not odd.any():
+        return ""
+    at = tuple(int(i) for i in np.argwhere(odd)[0])
+    return (
+        f"{int(odd.sum())} of {odd.size} bools are neither byte 0 nor 1, the first at "
+        f"{list(at)}: {int(held[at])}"
+    )
 
 
 def few(array: Array, count: int = 6) -> str:

@@ -111,7 +111,7 @@ class Workers:
         Raises
         ------
         KitError
-            The checks cannot be listed.
+            The checks cannot be listed, or none has ``only`` in its id.
         """
         spec = {
             "provider": subject.provider, "options": dict(subject.options),
@@ -124,6 +124,8 @@ class Workers:
             if "error" in found:
                 raise KitError(f"the checks cannot be listed: {found['error']}")
             checks = tuple(Listed(**each) for each in found["checks"])
+            if only and not checks:
+                raise KitError(f"no check has {only!r} in its id, so nothing can pass")
             return cls(checks, deadline, lines, stack.pop_all())
 
     def run(self, ids: Iterable[str] | None = None) -> Iterator[Result]:

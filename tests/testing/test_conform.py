@@ -62,6 +62,22 @@ def test_two_reports_are_compared_and_a_worse_one_ends_with_status_1(tmp_path):
     assert "no difference" in conform("--diff", str(good), str(good)).output
 
 
+def test_a_report_in_which_a_pass_has_gone_is_worse(tmp_path):
+    both, one = tmp_path / "both.json", tmp_path / "one.json"
+    conform("cpu", "--only", "contract/p", "--report", str(both))
+    conform("cpu", "--only", "contract/plugin", "--report", str(one))
+    done = conform("--diff", str(both), str(one))
+    assert "gone     contract/probe: was PASS" in done.output
+    assert done.exit_code == 1
+    assert conform("--diff", str(one), str(both)).exit_code == 0
+
+
+def test_a_selection_that_names_no_check_is_an_error():
+    done = conform("cpu", "--only", "no/such/check")
+    assert isinstance(done.exception, KitError)
+    assert "no check has 'no/such/check' in its id" in str(done.exception)
+
+
 def test_a_missing_device_provider_or_name_is_an_error_that_says_so():
     done = conform("cpu", "--only", CHECK, "--require-device", "cuda")
     assert isinstance(done.exception, KitError)
@@ -103,6 +119,30 @@ def test_skips_alone_are_a_failure(run_pytest):
     assert "1 skipped" in done.stdout
     assert done.returncode == 1
     assert "a provider that runs nothing does not conform" in done.stdout
+
+
+def test_a_selection_that_names_no_check_fails_the_run(run_pytest):
+    done = run_pytest("--provider", "cpu", "--checks", "no/such/check")
+    assert done.returncode not in (0, 5)
+    assert "no check has 'no/such/check' in its id" in done.stdout + done.stderr
+
+
+def test_a_gap_that_is_not_claimed_any_more_fails_the_run(run_pytest, tmp_path):
+    folder = tmp_path / "idle"
+    folder.mkdir()
+    (folder / "__init__.py").write_text(
+        f"from {LIARS}.narrow import CONTRACT_VERSION, seamline_providers\n"
+    )
+    (folder / "known_gaps.toml").write_text(
+        '[[gap]]\nchecks = "contract/bad-data"\nreason = "rows past the end"\n'
+        'link = "https://example.org/1"\nexpires = 2100-01-01\n'
+    )
+    given = ("--provider", "four_axes", "--provider-plugin", "idle")
+    done = run_pytest(*given, "--checks", "contract/bad-data")
+    assert done.returncode == 1
+    assert "contract/bad-data is DECLINED and cannot fail" in done.stdout
+    done = run_pytest(*given, "--checks", "contract/plugin")
+    assert done.returncode == 0, done.stdout
 
 
 def test_a_missing_device_fails_the_run(run_pytest):

@@ -112,3 +112,68 @@ def test_the_file_is_found_beside_a_plugin_that_is_not_installed(tmp_path, monke
     monkeypatch.syspath_prepend(tmp_path)
     found = gaps_of(Subject("gappy", {}, ("gappy_plugin",)))
     assert [entry.reason for entry in found.gaps] == ["it adds wrongly"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [GAP.replace("[[gap]]", "[gap]"), "gap = 'x'", "gap = ['x']", "looser = 1"],
+)
+def test_an_entry_under_another_heading_is_refused_with_the_heading_it_takes(
+    gaps, text
+):
+    with pytest.raises(
+        KnownGapsError, match=r"known_gaps.toml: .*with \[\[(gap|looser)"
+    ):
+        gaps(text)
+
+
+def test_a_moment_is_no_date(gaps):
+    moment = GAP.replace("2026-12-31", "2026-12-31T00:00:00")
+    with pytest.raises(
+        KnownGapsError, match=r"'numerics/node/add\*': expires is a date"
+    ):
+        gaps(moment)
+
+
+@pytest.mark.parametrize(
+    ("link", "right"),
+    [
+        ("https://example.org/1", True),
+        ("docs/faults.md#of-sums", True),
+        ("../FAULTS.md", True),
+        ("soon", False),
+        ("to be done.md", False),
+        ("https://", False),
+        ("n/a", False),
+    ],
+)
+def test_a_link_is_a_url_or_the_path_of_a_file(gaps, link, right):
+    text = GAP.replace("https://example.org/1", link)
+    if right:
+        assert gaps(text).gaps[0].link == link
+    else:
+        with pytest.raises(KnownGapsError, match="no URL and no path"):
+            gaps(text)
+
+
+@pytest.mark.parametrize("outcome", [Outcome.DECLINED, Outcome.PASS_NOT_CLAIMED])
+def test_an_entry_whose_checks_cannot_fail_any_more_is_held_against_it(gaps, outcome):
+    ran = [result("numerics/node/add", outcome), result("numerics/node/sub", outcome)]
+    (said,) = complaints(gaps(GAP), [r.id for r in ran], ran, TODAY)
+    assert f"numerics/node/add is {outcome} and cannot fail" in said
+
+
+def test_an_entry_that_still_fails_somewhere_or_was_not_run_is_not_stale(gaps):
+    declined = result("numerics/node/add", Outcome.DECLINED)
+    for other in (Outcome.MISMATCH, Outcome.NOT_RUN):
+        ran = [declined, result("numerics/node/add_bcast", other)]
+        assert not complaints(gaps(GAP), [r.id for r in ran], ran, TODAY)
+    assert not complaints(gaps(GAP), [declined.id], [], TODAY)
+
+
+def test_of_a_selection_only_an_entry_of_one_check_can_be_stale(gaps):
+    declined = [result("numerics/node/add", Outcome.DECLINED)]
+    assert not complaints(gaps(GAP), None, declined, TODAY)
+    exact = gaps(GAP.replace("add*", "add"))
+    (said,) = complaints(exact, None, declined, TODAY)
+    assert "cannot fail; take the entry out" in said

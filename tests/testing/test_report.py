@@ -45,7 +45,7 @@ def test_a_provider_that_claims_nothing_scores_zero_and_does_not_hold():
 def test_a_known_gap_excuses_a_failure_but_not_the_score(tmp_path):
     path = tmp_path / "known_gaps.toml"
     path.write_text(
-        '[[gap]]\nchecks = "*/sub"\nreason = "slow to mend"\nlink = "x"\n'
+        '[[gap]]\nchecks = "*/sub"\nreason = "slow to mend"\nlink = "docs/x.md"\n'
         "expires = 2100-01-01\n"
     )
     made = report(ADD, SUB, gaps=read_gaps(path))
