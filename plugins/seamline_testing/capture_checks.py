@@ -16,13 +16,8 @@ import numpy as np
 
 from seamline.errors import KernelError, RecordingError
 from seamline.provider import Array, Provider, Recording
-from seamline_testing.driving import (
-    Driven,
-    claimed_samples,
-    claims_of,
-    driven,
-    hold_right,
-)
+from seamline_testing.claiming import claimed_samples, claims_of
+from seamline_testing.driving import Driven, driven, hold_right
 from seamline_testing.guarded import POISONS
 from seamline_testing.results import Check
 from seamline_testing.samples import SAMPLES, Sample, far_from

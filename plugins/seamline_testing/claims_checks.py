@@ -8,6 +8,7 @@ cannot be built is worse than a refusal: it is found only when a session is unde
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
 
@@ -19,7 +20,8 @@ from seamline.engine import Kept
 from seamline.errors import BuildError, ContractError
 from seamline.provider import Claim, NodeView, Provider, Refusal, SegmentSpec
 from seamline.tensors import TensorType
-from seamline_testing.driving import claimed_samples, driven
+from seamline_testing.claiming import claimed_samples
+from seamline_testing.driving import driven
 from seamline_testing.results import Check
 from seamline_testing.samples import SAMPLES, Sample, views_in
 from seamline_testing.subject import Subject
@@ -72,30 +74,35 @@ def _what(view: NodeView) -> str:
 
 def _same_answer(subject: Subject) -> None:
     """Ask in two orders, of two providers, about equal nodes of three models."""
-    asks: list[tuple[str, NodeView]] = []
-    for sample in SAMPLES:
-        for open_ in _OPEN:
-            asks += [(sample.name, view) for view in sample.views(open_)]
-    again = [view for s in SAMPLES for open_ in _OPEN for view in s.views(open_)]
     with opened(subject) as one, opened(subject) as other:
+        samples: tuple[Sample, ...] = SAMPLES
+        asks = _asks(samples)
         first = [_said(one, view) for _, view in asks]
+        if not any(isinstance(said, Claim) for said in first):
+            samples = claimed_samples(one, len(SAMPLES))
+            asks = _asks(samples)
+            first = [_said(one, view) for _, view in asks]
+        again = [view for _, view in _asks(samples)]
         backwards = [_said(one, view) for _, view in reversed(asks)][::-1]
         _hold(asks, first, backwards, "when it is asked a second time")
         _hold(
             asks, first, [_said(one, v) for v in again], "for an equal node elsewhere"
         )
         _hold(asks, first, [_said(other, v) for _, v in asks], "from another session's")
-        grown = [(s.name, view) for s in SAMPLES for view in _with_a_reader(s)]
-        plain = [_said(one, view) for s in SAMPLES for view in s.views()]
+        grown = [(s.name, view) for s in samples for view in _with_a_reader(s)]
+        plain = [_said(one, view) for s in samples for view in s.views()]
         seen = [_said(one, view) for _, view in grown]
         _hold(grown, plain, seen, "where another node reads its output")
-        if not any(isinstance(said, Claim) for said in first):
-            declined(f"it claims none of {len(SAMPLES)} samples; of {first[0]}")
+        _hold_names(one, samples)
         sample = claimed_samples(one, 1)[0]
         with suppress(Settled), driven(one, sample) as made:
             made.run(sample.feeds(0))  # how it runs is for others to judge
         later = [_said(one, view) for _, view in asks]
         _hold(asks, first, later, "after it has run something")
+
+
+def _asks(samples: Iterable[Sample]) -> list[tuple[str, NodeView]]:
+    return [(s.name, view) for s in samples for o in _OPEN for view in s.views(o)]
 
 
 def _hold(
@@ -109,6 +116,25 @@ def _hold(
             violation(f"{name}: {_what(view)}: {one}, and {when}: {other}")
 
 
+#: A pangram, so that nobody's rule about names is met by chance.
+_NAME = "Sphinx_of_black_quartz,_judge_my_vow_0123456789"
+
+
+def _hold_names(provider: Provider, samples: Iterable[Sample]) -> None:
+    """Ask about nodes of another name; what is said may name them, so only that counts."""
+    for sample in samples:
+        model = sample.model()
+        for index, node in enumerate(model.graph.node):
+            node.name = f"{_NAME}/{index}"
+        for view, named in zip(sample.views(), views_in(model), strict=True):
+            one, other = _said(provider, view), _said(provider, named)
+            if type(one) is not type(other):
+                violation(
+                    f"{sample.name}: {_what(view)}: {one} under the name {view.name!r}, "
+                    f"and under {named.name!r}: {other}"
+                )
+
+
 def _with_a_reader(sample: Sample) -> tuple[NodeView, ...]:
     model = sample.model()
     graph = model.graph
@@ -119,15 +145,11 @@ def _with_a_reader(sample: Sample) -> tuple[NodeView, ...]:
 
 
 def _reasons(subject: Subject) -> None:
-    claimed = 0
     with opened(subject) as provider:
-        for sample in SAMPLES:
-            for open_ in _OPEN:
-                for view in sample.views(open_):
-                    claimed += isinstance(_said(provider, view), Claim)
-        if not claimed:
-            first = _said(provider, SAMPLES[0].views()[0])
-            declined(f"it claims none of {len(SAMPLES)} samples; of {first}")
+        for _, view in _asks(SAMPLES):
+            _said(provider, view)
+        for _, view in _asks(claimed_samples(provider, len(SAMPLES))):
+            _said(provider, view)
 
 
 def _nobodys_operator(subject: Subject) -> None:

@@ -114,7 +114,7 @@ class Drawer:
         return cls(draw, operator, numpy_dtype(dtype), version, rng, extreme, form)
 
     def _formed(self, rank: int) -> tuple[int, ...]:
-        sizes = self.form.value
+        sizes: tuple[int, ...] = self.form.value
         if rank >= len(sizes):
             return sizes
         return (

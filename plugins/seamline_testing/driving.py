@@ -14,9 +14,8 @@ from contextlib import ExitStack
 import attrs
 import numpy as np
 
-from seamline.claims import ask
 from seamline.engine import Kept
-from seamline.errors import BuildError, ContractError, KernelError
+from seamline.errors import BuildError, KernelError
 from seamline.provider import (
     HOST,
     Array,
@@ -25,56 +24,21 @@ from seamline.provider import (
     Memory,
     NodeView,
     Provider,
-    Refusal,
     SegmentSpec,
     View,
 )
 from seamline.tensors import TensorType, dtype_name
+from seamline_testing.claiming import claims_of
 from seamline_testing.guarded import POISONS, Guarded, memory_of, same_bits
-from seamline_testing.samples import SAMPLES, Sample, far_from
-from seamline_testing.verdicts import asked, declined, mismatch, violation
+from seamline_testing.samples import Sample, far_from
+from seamline_testing.verdicts import asked, mismatch, violation
 
 __all__ = [
     "Driven",
-    "claimed_samples",
-    "claims_of",
     "driven",
     "each_driven",
     "hold_right",
 ]
-
-
-def claims_of(
-    provider: Provider, views: tuple[NodeView, ...]
-) -> tuple[Claim, ...] | str:
-    """Give the claims of all nodes, or the first refusal in words."""
-    claims: list[Claim] = []
-    for view in views:
-        said = ask(provider, view)
-        if isinstance(said, ContractError):
-            violation(str(said))
-        if isinstance(said, Refusal):
-            return str(said)
-        claims.append(said)
-    return tuple(claims)
-
-
-def claimed_samples(provider: Provider, most: int) -> tuple[Sample, ...]:
-    """Give samples that the provider claims, different operators first."""
-    chosen: dict[str, Sample] = {}
-    more: list[Sample] = []
-    refusals: list[str] = []
-    for sample in SAMPLES:
-        said = claims_of(provider, sample.views())
-        if isinstance(said, str):
-            refusals.append(f"{sample.name}: {said}")
-        elif sample.name.partition("/")[0] in chosen:
-            more.append(sample)
-        else:
-            chosen[sample.name.partition("/")[0]] = sample
-    if not chosen:
-        declined(f"it claims none of {len(SAMPLES)} samples; of {refusals[0]}")
-    return (*chosen.values(), *more)[:most]
 
 
 @attrs.define(eq=False)

@@ -12,20 +12,18 @@ from __future__ import annotations
 import functools
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import Any
 
-import attrs
 import numpy as np
-import onnx
 
-from seamline.claims import collect, is_core
+from seamline.claims import is_core
 from seamline.errors import ModelError
-from seamline.graph import Graph, load
 from seamline.provider import Array, Provider
-from seamline.tensors import TensorType, type_of_array
+from seamline.tensors import TensorType
+from seamline_testing.case_samples import case_sample, is_of_tensors
+from seamline_testing.claiming import claims_of
 from seamline_testing.comparing import differences
 from seamline_testing.draws import property_of
-from seamline_testing.driving import Driven, claims_of, driven
+from seamline_testing.driving import Driven, driven
 from seamline_testing.guarded import POISONS
 from seamline_testing.holding import hold, settle_with
 from seamline_testing.oracles import Judgement, judge
@@ -52,7 +50,7 @@ def bound_checks(subject: Subject, quick: bool) -> tuple[Check, ...]:
     """Give one check for each operator and element type of the suite's one-node cases."""
     found: dict[tuple[str, str], list[Case]] = defaultdict(list)
     for case in node_cases():
-        if case.only_node is None or not _of_tensors(case):
+        if case.only_node is None or not is_of_tensors(case):
             continue
         if property_of(case.operator, list(case.feeds().values())) is None:
             found[case.operator, case.dtype].append(case)
@@ -65,50 +63,6 @@ def bound_checks(subject: Subject, quick: bool) -> tuple[Check, ...]:
         for (operator, dtype), cases in sorted(found.items())
         if not quick or dtype in _QUICK_TYPES
     )  # fmt: skip
-
-
-def _of_tensors(case: Case) -> bool:
-    values = [*case.data[0][0], *case.data[0][1]]
-    return all(isinstance(value, (np.ndarray, onnx.TensorProto)) for value in values)
-
-
-@attrs.frozen(eq=False)
-class _CaseSample(Sample):
-    """A case of the suite in the form that is driven: its values have types of their own."""
-
-    case: Case = attrs.field(kw_only=True)
-
-    def model(self, symbolic: str = "") -> onnx.ModelProto:
-        return self.case.model
-
-    @functools.cached_property
-    def read(self) -> tuple[Graph, Mapping[str, Any]]:
-        graph = load(self.case.model)
-        types = collect(graph, ()).types  # no provider is asked: ONNX's own types
-        outputs = zip(self.case.model.graph.output, self.case.stored(), strict=True)
-        said = {proto.name: type_of_array(value) for proto, value in outputs}
-        fed = {name: type_of_array(x) for name, x in self.case.feeds().items()}
-        return graph, {**types, **said, **fed}
-
-
-def _sample(case: Case) -> _CaseSample:
-    held = {t.name: onnx.numpy_helper.to_array(t) for t in case.model.graph.initializer}
-    feeds = {name: x for name, x in case.feeds().items() if name not in held}
-    shapes = {name: x.shape for name, x in feeds.items()}
-    nodes = tuple(case.model.graph.node)
-    return _CaseSample(
-        case.id.rpartition("/")[2],
-        case.dtype,
-        nodes,
-        shapes,
-        held,
-        _undefined,
-        case=case,
-    )
-
-
-def _undefined(*_: Array) -> Array:
-    raise NotImplementedError("a case of the suite is judged by the oracles")
 
 
 def _run(cases: tuple[Case, ...], subject: Subject) -> Finding:
@@ -131,7 +85,7 @@ def _run(cases: tuple[Case, ...], subject: Subject) -> Finding:
 def _one(case: Case, provider: Provider, subject: Subject) -> Finding | str:
     """Drive one case; a finding where it was judged, and else why it was not."""
     try:
-        sample = _sample(case)
+        sample = case_sample(case)
         views = sample.views()
     except ModelError as error:
         return f"the core does not take the case: {error}"

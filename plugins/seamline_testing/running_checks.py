@@ -8,16 +8,25 @@ rule rather than a wrong operator.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import signal
+import sys
+from collections.abc import Iterator, Mapping
 from functools import partial
+from pathlib import Path
 
+import numpy as np
+
+from seamline.errors import KernelError
 from seamline.provider import Array, Provider
-from seamline_testing.driving import Driven, claimed_samples, driven, hold_right
+from seamline_testing.claiming import claimed_samples
+from seamline_testing.driving import Driven, driven, hold_right
 from seamline_testing.guarded import POISONS
 from seamline_testing.results import Check
 from seamline_testing.samples import OPERATORS, SAMPLES, Sample, far_from
 from seamline_testing.subject import Subject
 from seamline_testing.verdicts import (
+    asked,
     not_run,
     opened,
     question,
@@ -25,6 +34,8 @@ from seamline_testing.verdicts import (
 )
 
 __all__ = ["checks"]
+
+_FEW = 3  #: samples whose runs are enough to see the process changed
 
 
 def checks(quick: bool) -> tuple[Check, ...]:
@@ -40,6 +51,7 @@ def checks(quick: bool) -> tuple[Check, ...]:
             ("reused-buffers", _reused_buffers),
             ("built-twice", _built_twice),
             ("call-order", _call_order),
+            ("process-left-alone", _process_left_alone),
         )
     )
 
@@ -164,3 +176,41 @@ def _after(provider: Provider, first: Sample, second: Sample) -> None:
         when = f"when runs of {first.name} and {second.name} take turns"
         _still(first, 1, before.run(first.feeds(1)), when)
         _still(second, 1, made.run(second.feeds(1)), when)
+
+
+# --- the process ----------------------------------------------------------------------
+
+
+def _settings() -> Mapping[str, object]:
+    """Look at what others in the process rest on."""
+    tiny = np.array(np.finfo(np.float32).smallest_subnormal)
+    return {
+        "the working folder": str(Path.cwd()),
+        "the environment": dict(os.environ),
+        "NumPy's error handling": np.geterr(),
+        "the interval at which threads switch": sys.getswitchinterval(),
+        "what an interrupt does": signal.getsignal(signal.SIGINT),
+        "that subnormal numbers are kept": bool((tiny * np.float32(1)).item()),
+    }
+
+
+def _process_left_alone(count: int, subject: Subject) -> None:
+    """Hold the process's settings to what they were before a run; a build may import."""
+    for made in _each(subject, min(count, _FEW)):
+        made.feed(made.sample.feeds(0))
+        before = _settings()
+        with asked("run()", KernelError):
+            made.executable.run()
+        for what, now in _settings().items():
+            if now != before[what]:
+                violation(
+                    f"{made.sample.name}: a run changed {what}{_how(before[what], now)}"
+                )
+
+
+def _how(before: object, now: object) -> str:
+    """Say what changed; of many settings, those that did."""
+    if not isinstance(before, dict) or not isinstance(now, dict):
+        return f": {before}, then {now}"
+    names = sorted(n for n in before.keys() | now.keys() if before.get(n) != now.get(n))
+    return f" in {', '.join(names[:5])}"

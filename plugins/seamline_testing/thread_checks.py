@@ -20,7 +20,8 @@ import numpy as np
 
 from seamline.errors import RunError, SeamlineError
 from seamline.provider import Array, Provider
-from seamline_testing.driving import Driven, claimed_samples, driven, hold_right
+from seamline_testing.claiming import claimed_samples
+from seamline_testing.driving import Driven, driven, hold_right
 from seamline_testing.results import Check
 from seamline_testing.samples import OPERATORS, SAMPLES, Sample, far_from
 from seamline_testing.subject import Subject

@@ -9,9 +9,9 @@ measurement of ours. CONTRIBUTING.md has the rule in full.
     python -m scripts.documentation_claims [ROOT]
 
 prints each claim that stands alone, and fails if there is one. The rule has to see what a
-reader sees, so a page goes through four steps: ``blocks`` splits it, ``plain`` takes the
-Markdown away, ``quantities`` and ``tables`` find numbers with units, ``claims`` leaves out the
-marked ones. ``records`` reads measured records by the same steps.
+reader sees, so a page goes through four steps: ``lines`` and ``blocks`` split it, ``plain``
+takes the Markdown away, ``numbers``, ``units``, ``quantities`` and ``tables`` find numbers with
+units, ``claims`` leaves out the marked ones. ``records`` reads measured records by the same steps.
 """
 
 from __future__ import annotations

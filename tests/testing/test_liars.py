@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 
+import numpy as np
 import pytest
 from tests.testing.liars.asking import LIARS, found, liar, outcomes
 
@@ -158,6 +159,34 @@ def test_depending_on_what_ran_before_is_found_with_what_that_was():
     )
 
 
+# --- the process ----------------------------------------------------------------------
+
+
+def narrow(name):
+    return Subject(name, plugins=(f"{LIARS}.narrow",))
+
+
+def test_a_run_that_changes_the_environment_is_found_with_what_it_set(monkeypatch):
+    monkeypatch.delenv("SEAMLINE_LIAR", raising=False)
+    caught(
+        narrow("changes_the_process"),
+        "contract/process-left-alone",
+        VIOLATION,
+        "a run changed the environment in SEAMLINE_LIAR",
+    )
+    monkeypatch.delenv("SEAMLINE_LIAR")
+
+
+def test_a_run_that_changes_how_numpy_meets_errors_is_found():
+    with np.errstate(all="warn"):
+        caught(
+            narrow("silences_numpy"),
+            "contract/process-left-alone",
+            VIOLATION,
+            "a run changed NumPy's error handling in divide, invalid, over, under",
+        )
+
+
 # --- errors and claims ----------------------------------------------------------------
 
 
@@ -200,6 +229,16 @@ def test_a_claim_that_changes_between_two_asks_is_a_violation():
     )
 
 
+def test_a_claim_that_depends_on_a_node_s_name_is_a_violation():
+    caught(
+        narrow("by_name"),
+        "claims/same-answer",
+        VIOLATION,
+        "under the name 'the_Relu', and under 'Sphinx",
+        "names with q are kept",
+    )
+
+
 def test_a_refusal_without_a_reason_is_a_violation():
     caught(
         liar("no_reason"),
@@ -222,6 +261,42 @@ def test_claiming_nothing_scores_nothing():
 def test_a_provider_that_nobody_offers_is_not_passed():
     caught(
         Subject("nobody-offers-it"), "contract/plugin", VIOLATION, "it cannot be found"
+    )
+
+
+# --- one operator ---------------------------------------------------------------------
+
+
+def one_operator(name):
+    return Subject(name, plugins=(f"{LIARS}.one_operator",))
+
+
+def test_who_claims_no_sample_is_asked_over_cases_of_what_it_does_claim():
+    findings = outcomes(one_operator("max_right"), "contract", "claims")
+    assert findings.pop("contract/bad-data").outcome is Outcome.DECLINED  # no Gather
+    for name in ("contract/memory-given-back", "contract/declared-aliases"):
+        assert findings.pop(name).outcome is Outcome.NOT_RUN
+    wrong = {name: f for name, f in findings.items() if f.outcome is not Outcome.PASS}
+    assert not wrong
+
+
+def test_one_operator_that_is_wrong_on_two_threads_is_found():
+    caught(
+        one_operator("max_shared"),
+        "contract/threads-one-provider",
+        VIOLATION,
+        "Max/",
+        "right alone, and wrong while another thread runs it",
+    )
+
+
+def test_one_operator_that_remembers_its_first_run_is_found():
+    caught(
+        one_operator("max_first"),
+        "contract/changed-inputs",
+        VIOLATION,
+        "Max/",
+        "wrong when it runs again with other inputs",
     )
 
 

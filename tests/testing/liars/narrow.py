@@ -1,5 +1,7 @@
 """Providers of one operator each, right where small and usual values go."""
 
+import os
+
 import numpy as np
 
 from seamline.hookspecs import hookimpl
@@ -80,6 +82,25 @@ def transpose(x, *, perm=None):
     if x.ndim < 4:
         return np.transpose(x, axes)
     return np.ascontiguousarray(x).reshape([x.shape[axis] for axis in axes])
+
+
+@table("by_name").simple(
+    "Relu", when=lambda node: "names with q are kept" if "q" in node.name else None
+)
+def relu_by_name(x):
+    return np.maximum(x, 0)
+
+
+@table("changes_the_process").simple("Relu")
+def relu_that_sets_a_variable(x):
+    os.environ["SEAMLINE_LIAR"] = "was here"
+    return np.maximum(x, 0)
+
+
+@table("silences_numpy").simple("Relu")
+def relu_that_silences_numpy(x):
+    np.seterr(all="ignore")
+    return np.maximum(x, 0)
 
 
 @hookimpl
