@@ -99,8 +99,8 @@ def _facts(pipeline: Pipeline) -> dict[str, Any]:
 
 
 def _facts_of(provider: Any) -> dict[str, Any]:
-    say = getattr(provider, "cached", None)
-    return dict(say()) if callable(say) else {}
+    say: Any = getattr(provider, "cached", None)
+    return dict(say()) if say is not None else {}
 
 
 def _tell(row: dict[str, Any]) -> None:

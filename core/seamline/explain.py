@@ -115,8 +115,8 @@ def _plain(pipeline: Pipeline, name: str) -> dict[str, Any]:
 
 def _facts(provider: Provider) -> dict[str, Any]:
     """Give what a provider says of itself once something has run, if it says anything."""
-    say = getattr(provider, "facts", None)
-    return dict(say()) if callable(say) else {}
+    say: Any = getattr(provider, "facts", None)
+    return dict(say()) if say is not None else {}
 
 
 def _folded(pipeline: Pipeline) -> dict[str, Any]:

@@ -74,7 +74,7 @@ class NodeTypes:
         self.context: Any = osi.ShapeInferenceContext(
             dict(graph.opsets), policy="override"
         )
-        self.notes = IrTypes(self.context)
+        self.notes: IrTypes = IrTypes(self.context)
         self.graph = graph
         self.types = given
         self.outside = known

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import attrs
 
@@ -16,6 +16,18 @@ __all__ = ["SeamPolicy", "SeamWarning"]
 
 class SeamWarning(UserWarning):
     """A plan has seams, and the session asked to be told."""
+
+
+def _is_known(owner: object, field: attrs.Attribute[Any], value: object) -> None:
+    if value not in ("allow", "warn", "error"):
+        raise ValueError(
+            f"seams= takes 'allow', 'warn' or 'error'; it was given {value!r}"
+        )
+
+
+def _is_count(owner: object, field: attrs.Attribute[Any], value: object) -> None:
+    if value is not None and (type(value) is not int or value < 0):
+        raise ValueError(f"max_seams= is a count or None; it was given {value!r}")
 
 
 @attrs.frozen
@@ -31,20 +43,10 @@ class SeamPolicy:
         More than this many are an error whatever ``seams`` says; None: no limit.
     """
 
-    seams: Literal["allow", "warn", "error"] = attrs.field(default="allow")
-    limit: int | None = attrs.field(default=None)
-
-    @seams.validator
-    def _is_known(self, _: object, value: object) -> None:
-        if value not in ("allow", "warn", "error"):
-            raise ValueError(
-                f"seams= takes 'allow', 'warn' or 'error'; it was given {value!r}"
-            )
-
-    @limit.validator
-    def _is_count(self, _: object, value: object) -> None:
-        if value is not None and (type(value) is not int or value < 0):
-            raise ValueError(f"max_seams= is a count or None; it was given {value!r}")
+    seams: Literal["allow", "warn", "error"] = attrs.field(
+        default="allow", validator=_is_known
+    )
+    limit: int | None = attrs.field(default=None, validator=_is_count)
 
     def hold(self, plan: Plan, around: Sequence[Plan] = ()) -> None:
         """

@@ -96,7 +96,7 @@ class Watch:
             raise ValueError(f"a deadline is in seconds, above 0; this is {seconds!r}")
         self.provider = provider
         self.seconds = seconds
-        self.lost = ""
+        self.lost: str = ""
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._thread = threading.Thread(
             target=self._work, name=f"seamline calls on {provider}", daemon=True
