@@ -41,8 +41,8 @@ def test_the_plugin_offers_cpu_under_onnxruntimes_name_too():
 
 def test_zero_threads_means_the_cores_that_the_process_may_use():
     (spec,) = plugin.seamline_providers()
-    (option,) = spec.options
-    assert (option.name, option.default, option.minimum) == ("num_threads", 0, 0)
+    (option,) = (option for option in spec.options if option.name == "num_threads")
+    assert (option.default, option.minimum) == (0, 0)
     chosen = spec.create({"num_threads": 0})
     assert isinstance(chosen, Provider)
     assert chosen.options["num_threads"] == len(os.sched_getaffinity(0))

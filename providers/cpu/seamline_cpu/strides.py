@@ -58,11 +58,13 @@ def three_loops(
     -------
     tuple or None
         Their sizes, and for each operand its steps in elements. None where more loops are
-        left, an array is not C-contiguous, or the innermost loop would step by more than
-        one element.
+        left, an array is not C-contiguous, the innermost loop would step by more than one
+        element, or an operand does not broadcast, of which NumPy says what is wrong.
     """
     arrays = (*operands, out)
     if not out.size or not all(x.flags.c_contiguous for x in arrays):
+        return None
+    if not all(_broadcasts(x.shape, out.shape) for x in operands):
         return None
     wide = [np.broadcast_to(x, out.shape) for x in arrays]
     steps = [[s // x.itemsize for s in x.strides] for x in wide]
@@ -76,6 +78,13 @@ def three_loops(
     if any(one[-1] not in (0, 1) for one in loops):
         return None
     return [1] * missing + sizes, loops
+
+
+def _broadcasts(shape: Sequence[int], to: Sequence[int]) -> bool:
+    last = to[len(to) - len(shape) :]
+    return len(shape) <= len(to) and all(
+        n in (1, size) for n, size in zip(shape, last, strict=True)
+    )
 
 
 @jit
