@@ -42,17 +42,7 @@ from seamline_cpu.vector_types import (
     vector,
 )
 
-__all__ = [
-    "F16",
-    "F32",
-    "I8",
-    "I16",
-    "I32",
-    "I64",
-    "REGISTER",
-    "Vectors",
-    "vector",
-]
+__all__ = ["F16", "F32", "I8", "I16", "I32", "I64", "REGISTER", "Vectors", "vector"]
 
 _VOID = ir.VoidType()
 
@@ -69,8 +59,7 @@ class Vectors:
     builder
         llvmlite's, as Numba gives it to an intrinsic's ``generate``.
     variant
-        One of :data:`seamline_cpu.instruction_sets.INT8`, or ``amx``, which has all of
-        ``avx512vnni``.
+        Of :data:`seamline_cpu.instruction_sets.INT8`, or ``amx``: all of ``avx512vnni``.
 
     Attributes
     ----------
@@ -234,11 +223,7 @@ class Vectors:
         return self.builder.add(sums, self.builder.add(even, odd))
 
     def byte_pairs(self, unsigned: Any, signed: Any) -> Any:
-        """
-        Give int16 lanes, each the sum of two products of an unsigned and a signed byte.
-
-        Operands are vectors of int32. What a sum beyond int16 gives differs by variant.
-        """
+        """Give int16 lanes of two products each; beyond int16 variants differ."""
         if self.variant != "portable":
 
             def products(x: Any, y: Any) -> Any:
@@ -263,9 +248,8 @@ class Vectors:
         """
         Give vectors of one type as they are, computed before whatever follows.
 
-        LLVM orders a long stretch by itself, and may compute all of one operand first
-        and keep it in memory, for want of registers. On x86 only, and only what fits
-        into registers with some to spare; else nothing.
+        LLVM may compute all of one operand first, and keep it in memory for want of
+        registers. On x86, and for as many as fit into registers; else nothing.
         """
         if self.variant == "portable" or len(values) > 14 * (self.lanes // 8):
             return values
