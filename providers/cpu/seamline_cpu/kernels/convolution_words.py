@@ -275,7 +275,9 @@ def rows_of(
     tiled, filled
         Cycles that a panel's tiles take, and a row's planes.
     """
-    every = {even_parts(height, rows, 1) for rows in range(1, min(most, height) + 1)}
+    every = {
+        even_parts(height, rows, 1) for rows in range(1, max(1, min(most, height)) + 1)
+    }
 
     def cost(rows: int) -> int:
         panels = -(-rows * pitch // COLUMNS)
