@@ -2,7 +2,7 @@
 Times MatMulNBits beside onnxruntime: every variant that is here, in turns, with equal threads.
 
     python -m tests.bench.bench_int4 [--threads 2] [--rounds 9] [--shapes 4096x4096 ...]
-        [--rows 1 16 ...] [--levels 4 0] [--variants avx2 ...] [--no-record]
+        [--rows 1 16 ...] [--levels 4 0] [--variants avx2 ...] [--largest 1e11] [--no-record]
 
 Ours is the list of commands that a recorded segment replays, over fixed memory; theirs is a
 session's run over bound memory. A turn rests, so that the other's workers have gone to
@@ -123,12 +123,18 @@ def theirs(codes, scales, k, level, threads):
 
 
 def in_bursts(contestants, rounds, burst):
-    """Time functions in turns: rest, once unmeasured, then ``burst`` times."""
+    """
+    Time functions in turns: rest, then ``burst`` times.
+
+    Bursts of more than one begin with a run that is not measured, as sleeping workers have
+    to be woken.
+    """
     samples = {name: [] for name in contestants}
     for turn in range(rounds + 1):
         for name, function in contestants.items():
             time.sleep(REST)
-            function()
+            if burst > 1 or not turn:
+                function()
             for _ in range(burst if turn else 0):  # the first turn warms up
                 start = time.perf_counter()
                 function()
@@ -157,8 +163,8 @@ def measure(shape, chosen):
     for level in chosen.levels:
         over = theirs(codes, scales, k, level, chosen.threads)
         for m in chosen.rows:
-            if m * n * k > 40 * LARGE:
-                continue  # minutes for one cell
+            if m * n * k > chosen.largest:
+                continue
             rows += cell(packed, bias, (codes, scales), over, level, m, chosen)
     return rows
 
@@ -208,6 +214,7 @@ def main():
     parser.add_argument("--rows", type=int, nargs="+", default=ROWS)
     parser.add_argument("--levels", type=int, nargs="+", default=[4, 0])
     parser.add_argument("--variants", nargs="+", choices=VARIANTS)
+    parser.add_argument("--largest", type=float, default=1e12, help="multiply-adds")
     parser.add_argument("--no-record", action="store_true")
     chosen = parser.parse_args()
     named = chosen.variants or [v for v in VARIANTS if v != "portable"]

@@ -243,3 +243,40 @@ def test_constants_of_other_modules_are_part_of_the_key():
 
     assert stamp(2) != stamp(3)
     assert stamp(2) == stamp(2)
+
+
+FACTORY = """
+from seamline_cpu.ir import types
+from seamline_cpu.jit import jit, native
+
+def plus(amount):
+    def emit(builder, x):
+        return builder.add(x, x.type(amount))
+    return adder(emit)
+
+def times(amount):
+    def emit(builder, x):
+        return builder.mul(x, x.type(amount))
+    return adder(emit)
+
+def adder(emit):
+    def add(context, x):
+        def generate(context, builder, signature, args):
+            return emit(builder, args[0])
+        return types.int64(types.int64), generate
+
+    inner = native(add)
+    return jit(lambda x: inner(x))
+
+made = plus(1), plus(2), times(2), times(1)
+"""
+
+
+def test_what_an_intrinsic_closes_over_is_in_the_key_and_found_again(folder):
+    (folder / "helper_module.py").write_text(FACTORY)
+    for cached in (False, True):
+        forget()
+        made = importlib.import_module("helper_module")
+        assert [function(5) for function in made.made] == [6, 7, 10, 5]
+        for function in made.made:
+            assert (sum(function.stats.cache_hits.values()) == 1) is cached

@@ -251,12 +251,19 @@ def test_pieces_that_are_unpacked_for_many_rows_give_the_product(n, k, form):
 
 
 @pytest.mark.parametrize(
-    ("variant", "cpu", "dots"),
-    [("avx512vnni", "sapphirerapids", 96), ("avxvnni", "alderlake", 192)],
+    ("variant", "cpu", "rows", "groups", "dots"),
+    [
+        ("avx512vnni", "sapphirerapids", 6, 2, 96),
+        ("avx512vnni", "sapphirerapids", 1, 4, 32),
+        ("avxvnni", "alderlake", 5, 1, 80),
+        ("avxvnni", "alderlake", 6, 2, 192),  # more sums than registers
+    ],
 )
-def test_a_tile_with_vnni_is_dots_of_bytes_and_calls_nothing(variant, cpu, dots):
+def test_a_tile_with_vnni_is_dots_of_bytes_and_calls_nothing(
+    variant, cpu, rows, groups, dots
+):
     def emit(v, *arguments):
-        nbits_int8.emit(v, Form(4, 32, False, MIDDLE), 6, 2, arguments)
+        nbits_int8.emit(v, Form(4, 32, False, MIDDLE), rows, groups, arguments)
 
     text = assembly(variant, cpu, emit, 15)
     assert text.count("vpdpbusd") == dots  # 8 for each row and register of weights

@@ -19,6 +19,7 @@ from seamline.pipeline import Pipeline
 from seamline.provider import CONTRACT_VERSION, Provider
 from seamline_cpu import plugin
 from seamline_cpu.blas_threads import BlasThreads
+from seamline_cpu.kernels.nbits_choice import VARIANTS
 
 ROOT = pathlib.Path(seamline_cpu.__file__).parent.parent
 CORE = ROOT.parent.parent / "core"
@@ -48,6 +49,13 @@ def test_zero_threads_means_the_cores_that_the_process_may_use():
     assert chosen.options["num_threads"] == len(os.sched_getaffinity(0))
     assert spec.create({"num_threads": 3}).options["num_threads"] == 3
     assert spec.create({}).options["num_threads"] >= 1
+
+
+def test_the_option_of_int4_knows_every_variant():
+    (spec,) = plugin.seamline_providers()
+    option = next(o for o in spec.options if o.name == "int4_variant")
+    assert option.choices == ("", *VARIANTS)
+    assert option.default == ""
 
 
 def test_loading_the_plugin_imports_no_compiler():

@@ -116,6 +116,16 @@ def test_a_row_that_has_ended_keeps_its_state_and_shows_zeros():
     assert not got[0][3:, :, 2].any()
 
 
+def test_scales_and_biases_that_are_fed_are_read_in_each_run():
+    x, w, r, b, (h0, c0), scales = case(3, 1, 6, 8, 2, "int8")
+    want = defined(x, w, r, b, None, h0, c0, scales)
+    given = [x, w, r, b, None, h0, c0, None, *scales]
+    got = give(OP, given, want, constant=(1, 2, 9, 11), domain="com.microsoft",
+               direction="bidirectional")  # fmt: skip
+    for one, other in zip(got, want, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=2e-5)
+
+
 def test_no_steps_give_the_first_states():
     x, w, r, b, (h0, c0), scales = case(0, 2, 8, 4, 2, "int8")
     want = [np.zeros((0, 2, 2, 4), np.float32), h0, c0]

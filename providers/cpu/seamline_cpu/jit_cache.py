@@ -190,7 +190,10 @@ def _facts(function: Callable[..., Any], seen: set[int]) -> Iterator[str]:
         return
     seen.add(id(function))
     path = function.__code__.co_filename
+    code = function.__code__
     yield f"{os.path.basename(path)} {_source_digest(path)}"
+    # Closures of one file differ by where they stand.
+    yield f"{code.co_firstlineno} {function.__qualname__} {code.co_code.hex()}"
     closed = [cell.cell_contents for cell in function.__closure__ or ()]
     named = [function.__globals__.get(name) for name in _names(function.__code__)]
     for name, value in zip((*function.__code__.co_freevars, *_names(function.__code__)),
@@ -199,7 +202,10 @@ def _facts(function: Callable[..., Any], seen: set[int]) -> Iterator[str]:
             yield f"{name}={value!r}"
         inner = getattr(value, "py_func", None) or getattr(value, "_defn", value)
         ours = str(getattr(inner, "__module__", "")).startswith(_OURS)
-        if isinstance(inner, FunctionType) and (ours or inner is not value):
+        closed_over = name in function.__code__.co_freevars
+        if isinstance(inner, FunctionType) and (
+            ours or closed_over or inner is not value
+        ):
             yield from _facts(inner, seen)
         elif (
             isinstance(inner, type) and ours
@@ -209,9 +215,12 @@ def _facts(function: Callable[..., Any], seen: set[int]) -> Iterator[str]:
 
 def _is_told(value: Any) -> bool:
     """Tell whether the facts about a function cover a value that it closes over."""
-    return isinstance(value, (*_SCALARS, FunctionType)) or any(
-        hasattr(value, name) for name in ("py_func", "_defn")
-    )
+    if isinstance(value, type):
+        return value.__module__.startswith(_OURS)
+    inner = getattr(value, "py_func", None) or getattr(value, "_defn", value)
+    if isinstance(inner, FunctionType):
+        return all(_is_told(c.cell_contents) for c in inner.__closure__ or ())
+    return isinstance(value, _SCALARS)
 
 
 def _names(code: Any) -> tuple[str, ...]:

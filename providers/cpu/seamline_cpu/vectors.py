@@ -30,30 +30,24 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from seamline_cpu.ir import cgutils, ir
+from seamline_cpu.vector_types import (
+    F16,
+    F32,
+    I8,
+    I16,
+    I32,
+    I64,
+    bits_of,
+    name_of,
+    vector,
+)
 
-__all__ = [
-    "F16",
-    "F32",
-    "I8",
-    "I16",
-    "I32",
-    "I64",
-    "REGISTER",
-    "Vectors",
-    "vector",
-]
+__all__ = ["F16", "F32", "I8", "I16", "I32", "I64", "REGISTER", "Vectors", "vector"]
 
-I8, I16, I32, I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
-F16, F32 = ir.HalfType(), ir.FloatType()
-_I1, _VOID = ir.IntType(1), ir.VoidType()
+_VOID = ir.VoidType()
 
 #: 32-bit lanes in a register, by variant.
 REGISTER = {"avx512vnni": 16, "amx": 16, "avxvnni": 8, "avx2": 8, "portable": 4}
-
-
-def vector(element: Any, lanes: int) -> Any:
-    """Give LLVM's type of a vector."""
-    return ir.VectorType(element, lanes)
 
 
 class Vectors:
@@ -65,8 +59,7 @@ class Vectors:
     builder
         llvmlite's, as Numba gives it to an intrinsic's ``generate``.
     variant
-        One of :data:`seamline_cpu.instruction_sets.INT8`, or ``amx``, which has all of
-        ``avx512vnni``.
+        Of :data:`seamline_cpu.instruction_sets.INT8`, or ``amx``: all of ``avx512vnni``.
 
     Attributes
     ----------
@@ -128,7 +121,7 @@ class Vectors:
     def store_part(self, value: Any, address: Any, count: Any) -> None:
         """Store the first ``count`` lanes (int64; none where it is 0 or less)."""
         self.call(
-            f"llvm.masked.store.{_code(value.type)}.p0", _VOID, value,
+            f"llvm.masked.store.{name_of(value.type)}.p0", _VOID, value,
             self.pointer(address, value.type), self.constant(I32, 1),
             self._first(count, value.type.count),
         )  # fmt: skip
@@ -136,7 +129,7 @@ class Vectors:
     def load_part(self, kind: Any, address: Any, count: Any) -> Any:
         """Load the first ``count`` lanes; the others are zero, and are not touched."""
         return self.call(
-            f"llvm.masked.load.{_code(kind)}.p0", kind, self.pointer(address, kind),
+            f"llvm.masked.load.{name_of(kind)}.p0", kind, self.pointer(address, kind),
             self.constant(I32, 1), self._first(count, kind.count), ir.Constant(kind, None),
         )  # fmt: skip
 
@@ -167,8 +160,8 @@ class Vectors:
 
     def cast(self, value: Any, element: Any) -> Any:
         """See a vector's bits as lanes of another type."""
-        bits = value.type.count * _bits(value.type.element)
-        return self.builder.bitcast(value, vector(element, bits // _bits(element)))
+        bits = value.type.count * bits_of(value.type.element)
+        return self.builder.bitcast(value, vector(element, bits // bits_of(element)))
 
     def _parts(self, lanes: int, function: Callable[..., Any], *values: Any) -> Any:
         """Apply a function of ``lanes`` 32-bit lanes to wider vectors, part by part."""
@@ -197,7 +190,7 @@ class Vectors:
 
     def multiply_add(self, a: Any, b: Any, c: Any) -> Any:
         """Give ``a * b + c`` of float vectors."""
-        return self.call(f"llvm.fmuladd.{_code(c.type)}", c.type, a, b, c)
+        return self.call(f"llvm.fmuladd.{name_of(c.type)}", c.type, a, b, c)
 
     def bytes_dot(self, sums: Any, unsigned: Any, signed: Any) -> Any:
         """
@@ -230,11 +223,7 @@ class Vectors:
         return self.builder.add(sums, self.builder.add(even, odd))
 
     def byte_pairs(self, unsigned: Any, signed: Any) -> Any:
-        """
-        Give int16 lanes, each the sum of two products of an unsigned and a signed byte.
-
-        Operands are vectors of int32. What a sum beyond int16 gives differs by variant.
-        """
+        """Give int16 lanes of two products each; beyond int16 variants differ."""
         if self.variant != "portable":
 
             def products(x: Any, y: Any) -> Any:
@@ -259,10 +248,10 @@ class Vectors:
         """
         Give vectors of one type as they are, computed before whatever follows.
 
-        LLVM orders a long stretch by itself, and may compute all of one operand first
-        and keep it in memory, for want of registers. On x86 only; elsewhere nothing.
+        LLVM may compute all of one operand first, and keep it in memory for want of
+        registers. On x86, and for as many as fit into registers; else nothing.
         """
-        if self.variant == "portable":
+        if self.variant == "portable" or len(values) > 14 * (self.lanes // 8):
             return values
         kind, count = values[0].type, len(values)
         many = kind if count == 1 else ir.LiteralStructType([kind] * count)
@@ -307,16 +296,3 @@ class Vectors:
         b.branch(head)
         b.position_at_end(after)
         return held
-
-
-def _bits(element: Any) -> int:
-    return (
-        int(element.width) if hasattr(element, "width") else {F16: 16, F32: 32}[element]
-    )
-
-
-def _code(kind: Any) -> str:
-    """Give LLVM's abbreviation of a type, as its intrinsics' names have it."""
-    if isinstance(kind, ir.VectorType):
-        return f"v{kind.count}{_code(kind.element)}"
-    return f"f{_bits(kind)}" if kind in (F16, F32) else f"i{_bits(kind)}"

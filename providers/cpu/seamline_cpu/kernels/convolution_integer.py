@@ -104,9 +104,9 @@ def _sum_bytes(view: NodeView, weights: int) -> tuple[int, int]:
     threads = threads_here()
     if not suits_words(window):
         return scratch_bytes(window, channels, threads, words=True), 4 * size
-    need = words_bytes(window, channels, threads)
+    need = words_bytes(window, channels, each, threads)
     if suits_transformed(window, channels, each):
-        need = max(need, transformed_bytes(window, channels, threads))
+        need = max(need, transformed_bytes(window, channels, each, threads))
     return need, 4 * size
 
 

@@ -216,9 +216,9 @@ def _transformed(a: Any, share: int, shares: int) -> None:
         unit = fetch_add(a[_COUNTER], 1)
 
 
-def transformed_bytes(window: Window, channels: int, shares: int) -> int:
+def transformed_bytes(window: Window, channels: int, each: int, shares: int) -> int:
     """Give the bytes of scratch that ``shares`` shares need."""
-    return shares * Blocks.of(window, channels).nbytes + 64
+    return shares * Blocks.of(window, channels, each).nbytes + 64
 
 
 def bind_transformed(
@@ -234,7 +234,7 @@ def bind_transformed(
     """Bind int32 sums, as :func:`~.convolution_words.bind_words` does."""
     groups, tiles = packed.shape[:2]
     channels, count = x.shape[1] // groups, out.shape[1] // groups
-    blocks = Blocks.of(window, channels)
+    blocks = Blocks.of(window, channels, count)
     form, offsets = blocks.form, blocks.offsets()
     images = x.shape[0] * groups
     splits = max(1, min(tiles // 4, -(-UNITS // max(1, images * blocks.count))))

@@ -25,10 +25,12 @@ from seamline_cpu.kernels.windows import Window
 from seamline_cpu.tiles import COLUMNS, ROWS
 
 __all__ = [
+    "TILE_STEP",
     "bind_words",
     "even_parts",
     "fill_row",
     "pack_pairs",
+    "rows_of",
     "suits_words",
     "words_bytes",
 ]
@@ -37,6 +39,8 @@ _Array = np.ndarray[Any, Any]
 _CACHE = 192 << 10  # bytes of planes: what a 512 KB cache holds beside weights and sums
 _TILE = 4 * ROWS * COLUMNS
 _SHARED_FROM = 60_000  # multiply-adds from which more threads pay
+TILE_STEP = 7  #: cycles that a tile takes for a pair of channels and a tap, about
+_FILL = 4  # cycles that a word of a plane takes to be filled, about
 _UNITS = 8  # units wanted, so that threads end together
 
 (_X, _W, _B, _Y, _SCRATCH, _STRIDE, _IMAGES, _GROUPS, _C, _OC, _H, _WIDTH, _OH, _OW, _SH,
@@ -203,7 +207,7 @@ class _Blocks:
     stride: int
 
     @classmethod
-    def of(cls, window: Window, channels: int) -> _Blocks:
+    def of(cls, window: Window, channels: int, each: int) -> _Blocks:
         """Choose blocks whose planes of all channels stay in the cache."""
         (sh, sw), (dh, dw) = window.strides[1:], window.dilations[1:]
         height, width = window.outs[1:]
@@ -218,7 +222,9 @@ class _Blocks:
             most = max(COLUMNS, words // (1 + below) - beside)
             columns = even_parts(width, most // COLUMNS * COLUMNS, COLUMNS)
         else:
-            rows = even_parts(height, min(rows, max(1, -(-height // _UNITS))), 1)
+            tiled = -(-each // ROWS) * pairs * int(np.prod(window.kernel)) * TILE_STEP
+            filled = sh * sw * (width + beside) * pairs * _FILL
+            rows = rows_of(height, rows, below, width + beside, tiled, filled)
         held, pitch = rows + below, columns + beside
         stride = sh * sw * held * pitch + COLUMNS
         stride += -stride % 16
@@ -253,9 +259,36 @@ def even_parts(total: int, most: int, step: int) -> int:
     return max(step, -(-total // parts // step) * step)
 
 
-def words_bytes(window: Window, channels: int, shares: int) -> int:
+def rows_of(
+    height: int, most: int, below: int, pitch: int, tiled: int, filled: int
+) -> int:
+    """
+    Choose the output rows of a block, at most ``most``, so that all takes least.
+
+    Few rows leave a panel's columns idle and fill the ``below`` rows of the next block
+    too.
+
+    Parameters
+    ----------
+    pitch
+        Columns of a row, those between rows among them.
+    tiled, filled
+        Cycles that a panel's tiles take, and a row's planes.
+    """
+    every = {
+        even_parts(height, rows, 1) for rows in range(1, max(1, min(most, height)) + 1)
+    }
+
+    def cost(rows: int) -> int:
+        panels = -(-rows * pitch // COLUMNS)
+        return -(-height // rows) * (panels * tiled + (rows + below) * filled)
+
+    return min(sorted(every), key=cost)
+
+
+def words_bytes(window: Window, channels: int, each: int, shares: int) -> int:
     """Give the bytes of scratch that ``shares`` shares need."""
-    return shares * _Blocks.of(window, channels).nbytes + 64
+    return shares * _Blocks.of(window, channels, each).nbytes + 64
 
 
 def pack_pairs(weights: _Array, groups: int) -> _Array:
@@ -293,7 +326,7 @@ def bind_words(
     """
     groups, tiles = packed.shape[:2]
     channels, count = x.shape[1] // groups, out.shape[1] // groups
-    blocks, offsets = _Blocks.of(window, channels), None
+    blocks = _Blocks.of(window, channels, count)
     offsets = blocks.offsets()
     images = x.shape[0] * groups
     splits = max(1, min(tiles // 4, -(-_UNITS // max(1, images * blocks.count))))

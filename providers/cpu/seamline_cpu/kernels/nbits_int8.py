@@ -193,10 +193,9 @@ def emit(v: Vectors, form: Form, rows: int, groups: int, args: Any) -> None:
                 [v.add(place, four) for place in factors],
                 [v.add(place, four) for place in totals],
             )
-            if rows < 4:  # more rows wait for arithmetic, not for memory
-                for place in step.codes:
-                    for line in range(form.words + 1):
-                        v.prefetch(v.add(place, AHEAD + 64 * line))
+            for place in step.codes:
+                for line in range(form.words + 1):
+                    v.prefetch(v.add(place, AHEAD + 64 * line))
             dots = tile.dots(step, zeros)
             return tile.scaled(step, dots, scales, zeros, sums)
 

@@ -24,7 +24,7 @@ from seamline_cpu.kernels.nbits_panels import (
 from seamline_cpu.tiles import ROWS
 from seamline_cpu.vectors import Vectors
 
-__all__ = ["PANELS_FROM", "by_panels", "by_tiles", "fill", "room"]
+__all__ = ["PANELS_FROM", "by_panels", "by_tiles", "fill", "room", "weights_of"]
 
 f4 = np.float32
 #: Rows from which float32 weights are unpacked to memory, by 32-bit lanes in a register.
@@ -44,7 +44,7 @@ def room(m: int, depth: int) -> Array:
     return np.zeros((m, depth + 16), f4)
 
 
-def _weights(packed: Packed) -> dict[str, int]:
+def weights_of(packed: Packed) -> dict[str, int]:
     """Give the arguments that say where weights are."""
     groups, blocks, record = packed.data.shape
     return {
@@ -81,7 +81,7 @@ def by_panels(
         b, PANEL_SLOTS, next_at=b.ctypes.data + 8 * PANEL_SLOTS.index("next"), m=m,
         a=where["x"], a_pitch=where["x_pitch"], left=left.ctypes.data, block=packed.block,
         bias=bias.ctypes.data, y=y.ctypes.data, per=per, scratch=scratch.ctypes.data,
-        stride=4 * stride, **_weights(packed),
+        stride=4 * stride, **weights_of(packed),
     )  # fmt: skip
     keep = (x, bias, y, packed, values, left, scratch)
     commands = [(widened(variant, kind), a), (stacked_rows, b)]
@@ -107,7 +107,7 @@ def by_tiles(
         a, AMX_SLOTS, next_at=a.ctypes.data + 8 * AMX_SLOTS.index("next"), m=m, k=k,
         a=x.ctypes.data, a_pitch=x.strides[0], tiles=_aligned(held), depth=depth,
         bias=bias.ctypes.data, y=y.ctypes.data, scratch=_aligned(scratch),
-        configuration=CONFIGURATION.ctypes.data, **_weights(packed),
+        configuration=CONFIGURATION.ctypes.data, **weights_of(packed),
     )  # fmt: skip
     keep = (x, bias, y, packed, held, scratch)
     multiply = amx_products(packed.form, variant, tiles)

@@ -35,6 +35,7 @@ from seamline_cpu.kernels.nbits_many import (
     by_tiles,
     fill,
     room,
+    weights_of,
 )
 from seamline_cpu.vectors import REGISTER
 
@@ -113,36 +114,28 @@ class Product:
 
     def _multiplied(self, x: Array, kind: str, bias: Array, y: Array) -> list[Run]:
         (m, k), packed, form = x.shape, self.packed, self.packed.form
-        groups, blocks, record = packed.data.shape
-        lanes, steps = REGISTER[self.vectors], packed.block // form.step
-        tall = (_INT8_GROUPS if self.int8 else _FLOAT_GROUPS)[lanes]
+        tall = (_INT8_GROUPS if self.int8 else _FLOAT_GROUPS)[REGISTER[self.vectors]]
         rows = _height(m, len(tall))
-        wide = tall[rows - 1]
-        panels = -(-groups // wide)
+        groups = tall[rows - 1]
         shares = self.threads if m * k * len(bias) >= _SHARED_FROM else 1
-        size = packed.depth * (1 if self.int8 else 4)
-        block = max(rows, _BLOCK // size // rows * rows)
+        panels = -(-len(packed.data) // groups)
+        at_once = _BLOCK // (packed.depth * (1 if self.int8 else 4))
         a = np.zeros(len(SLOTS), np.int64)
-        made = {
-            "next_at": a.ctypes.data + 8 * SLOTS.index("next"),
-            "m": m, "k": k, "a": x.ctypes.data, "a_pitch": x.strides[0],
-            "w": packed.data.ctypes.data, "across": blocks * record, "record": record,
-            "after": GROUP * packed.block * form.bits // 8, "blocks": blocks, "steps": steps,
-            "factor": -(1 << (form.bits - 1)) if form.zero == "middle" else -1,
-            "bias": bias.ctypes.data, "y": y.ctypes.data, "y_pitch": y.strides[0],
-            "n": packed.n, "groups": groups, "rows": block,
-            "per": max(1, panels // (_TURNS * shares)),
-        }  # fmt: skip
+        fill(
+            a, SLOTS, next_at=a.ctypes.data + 8 * SLOTS.index("next"), m=m, k=k,
+            a=x.ctypes.data, a_pitch=x.strides[0], bias=bias.ctypes.data, y=y.ctypes.data,
+            y_pitch=y.strides[0], per=max(1, panels // (_TURNS * shares)),
+            rows=max(rows, at_once // rows * rows), **weights_of(packed),
+        )  # fmt: skip
         if self.int8:
             first = quantised(self.vectors, kind, form.step, form.planes)
-            multiply = int8_products(self.vectors, form, rows, wide)
-            kept = _quantised_room(made, m, packed.depth, form.step)
+            multiply = int8_products(self.vectors, form, rows, groups)
+            kept = _quantised_room(a, m, packed)
         else:
             first = widened(self.vectors, kind)
-            multiply = float_products(self.vectors, form, rows, wide)
+            multiply = float_products(self.vectors, form, rows, groups)
             kept = room(m, packed.depth)
-            made.update(x=kept.ctypes.data, x_pitch=kept.strides[0])
-        fill(a, SLOTS, **made)
+            fill(a, SLOTS, x=kept.ctypes.data, x_pitch=kept.strides[0])
         keep = (x, bias, y, packed, kept)
         few = shares if m * k >= _SHARED_FROM // 8 else 1
         return [bind(first, a, few, keep=keep), bind(multiply, a, shares, keep=keep)]
@@ -180,13 +173,15 @@ def padded_bias(bias: Array | None, groups: int) -> Array:
     return made
 
 
-def _quantised_room(made: dict[str, Any], m: int, depth: int, step: int) -> Any:
+def _quantised_room(arguments: Array, m: int, packed: Packed) -> Any:
     """Make room for quantised activations, each row off the others' cache sets."""
-    pitch, count = depth + 64, depth // step
+    form, pitch = packed.form, packed.depth + 64
+    count = packed.depth // form.step
     codes = np.zeros((m, pitch), np.int8)
     scales, totals = np.zeros((m, count), f4), np.zeros((m, count), np.int32)
-    made.update(
-        x=codes.ctypes.data, x_pitch=pitch, scale=scales.ctypes.data,
+    fill(
+        arguments, SLOTS, x=codes.ctypes.data, x_pitch=pitch, scale=scales.ctypes.data,
         total=totals.ctypes.data, s_pitch=4 * count,
+        factor=-(1 << (form.bits - 1)) if form.zero == "middle" else -1,
     )  # fmt: skip
     return codes, scales, totals

@@ -34,9 +34,9 @@ __all__: list[str] = []
 _Array = np.ndarray[Any, Any]
 _BYTES = ("int8", "uint8")
 _SHARED_FROM = 50_000  # multiply-adds of all steps from which more threads pay
-#: Weights, and their scales and zero points, are packed when the session is built.
-_PACKED = {1: "W", 2: "R", 8: "W_scale", 9: "W_zero_point", 10: "R_scale",
-           11: "R_zero_point"}  # fmt: skip
+#: Weights and their zero points are packed when the session is built.
+_PACKED = {1: "W", 2: "R", 9: "W_zero_point", 11: "R_zero_point"}
+_NAMES = {8: "W_scale", 10: "R_scale", **_PACKED}
 
 
 def _unusual(view: NodeView) -> str | None:
@@ -75,7 +75,7 @@ def _unfit(view: NodeView) -> str | None:
         or unlike(view, 4, "sequence_lens", (x[1],))
         or unlike(view, 5, "initial_h", state)
         or unlike(view, 6, "initial_c", state)
-        or next(filter(None, (unlike(view, i, _PACKED[i], *each) for i in range(8, 12))), None)
+        or next(filter(None, (unlike(view, i, _NAMES[i], *each) for i in range(8, 12))), None)
     )  # fmt: skip
 
 
@@ -93,12 +93,19 @@ def _zeros(call: Call, index: int, panels: list[BytePanels]) -> list[_Array]:
     ]
 
 
-def _scales(call: Call, index: int, wide: int) -> _Array:
-    """Give one scale for each column of each direction."""
-    scale: Any = call.constant(index)
+def _scales(call: Call, index: int, wide: int) -> tuple[_Array, Run | None]:
+    """Give one scale for each column of each direction, and what reads them anew."""
+    scale: Any = call.inputs[index]
     ways = len(scale)
-    rows = np.broadcast_to(scale.reshape(ways, -1), (ways, wide))
-    return np.ascontiguousarray(rows, np.float32)
+    rows = np.ones((ways, wide), np.float32)
+
+    def read() -> None:
+        rows[...] = scale.reshape(ways, -1)
+
+    if call.constant(index) is None:
+        return rows, read
+    read()
+    return rows, None
 
 
 def _nbytes(view: NodeView) -> int:
@@ -173,8 +180,9 @@ def _bind_walk(call: Call, sums: _Array, x_scale: _Array) -> Run:
     shares = min(ways, threads_of(call.options)) if work >= _SHARED_FROM else 1
     stride = scratch_bytes(batch, size)
     scratch = np.zeros(shares * stride, np.uint8)
+    (w_scale, read_w), (r_scale, read_r) = (_scales(call, i, wide) for i in (8, 10))
     arrays = [
-        sums, x_scale, _scales(call, 8, wide), _scales(call, 10, wide), codes, zeros,
+        sums, x_scale, w_scale, r_scale, codes, zeros,
         bias, call.input(5), call.input(6), h, c, y, call.input(4), scratch,
     ]  # fmt: skip
     backwards = call.attr("direction", "forward") == "reverse"
@@ -185,5 +193,6 @@ def _bind_walk(call: Call, sums: _Array, x_scale: _Array) -> Run:
     if len(arguments) != len(ARGUMENTS):
         raise AssertionError(f"{len(arguments)} arguments for {len(ARGUMENTS)} places")
     run = bind(walk_bytes, arguments, shares, keep=arrays)
-    changing = b is not None and call.constant(3) is None
-    return in_order([add_biases, run]) if changing else run
+    changing = add_biases if b is not None and call.constant(3) is None else None
+    before = [step for step in (read_w, read_r, changing) if step is not None]
+    return in_order([*before, run]) if before else run

@@ -8,7 +8,12 @@ import attrs
 import numpy as np
 
 from seamline_cpu.integer_transforms import LARGEST, Nested, nested
-from seamline_cpu.kernels.convolution_words import even_parts, suits_words
+from seamline_cpu.kernels.convolution_words import (
+    TILE_STEP,
+    even_parts,
+    rows_of,
+    suits_words,
+)
 from seamline_cpu.kernels.windows import Window
 from seamline_cpu.tiles import COLUMNS, LANES, ROWS
 
@@ -26,6 +31,7 @@ __all__ = [
 _Array = np.ndarray[Any, Any]
 _CACHE = 320 << 10  # bytes of planes: what a 512 KB cache holds beside weights and sums
 TILE = 4 * ROWS * COLUMNS  #: bytes of a tile of sums
+_FILL = 40  # cycles that a group of a pair's inputs takes to be transformed, about
 TALL = 4  #: tiles of weights that a panel of pixels meets at once
 UNITS = 8  #: units of work wanted, so that threads end together
 #: Channels, outputs of a group and of a row from which transforms cost little beside products.
@@ -103,7 +109,7 @@ class Blocks:
     stride: int
 
     @classmethod
-    def of(cls, window: Window, channels: int) -> Blocks:
+    def of(cls, window: Window, channels: int, each: int) -> Blocks:
         """Choose blocks whose planes of all channels stay in the cache."""
         form, pairs = nested(window.kernel[2]), -(-channels // 2)
         height, width = window.outs[1:]
@@ -118,7 +124,10 @@ class Blocks:
             most = max(COLUMNS, words // (1 + below) - beside)
             runs = even_parts(every, most // COLUMNS * COLUMNS, COLUMNS)
         else:
-            rows = even_parts(height, min(rows, max(1, -(-height // UNITS))), 1)
+            depth = pairs * window.kernel[1] * form.filters
+            tiled = -(-each // ROWS) * form.points * depth * TILE_STEP
+            filled = (every + beside) * d * pairs * _FILL
+            rows = rows_of(height, rows, below, (every + beside) * d, tiled, filled)
         held, pitch = rows + below, runs + beside
         stride = held * d * pitch + COLUMNS + LANES
         stride += -stride % 16
