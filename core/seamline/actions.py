@@ -18,6 +18,7 @@ import numpy as np
 from seamline.capture import CapturedSegment, is_captured
 from seamline.checked_calls import built, check_found
 from seamline.claims import infer_with
+from seamline.closing import close_all
 from seamline.control_flow import CONTROL
 from seamline.errors import KernelError, SeamlineError
 from seamline.graph import Node
@@ -139,9 +140,7 @@ class _Sized:
     buffers: list[Buffer]
 
     def close(self) -> None:
-        self.executable.close()
-        for buffer in self.buffers:
-            buffer.close()
+        close_all([*self.buffers, self.executable])
 
 
 class _LateSized:
@@ -195,8 +194,9 @@ class _LateSized:
 
     def close(self) -> None:
         """Close what was built."""
-        while self._built:
-            self._built.popitem()[1].close()
+        built = list(self._built.values())
+        self._built.clear()
+        close_all(built)
 
     def _types(self) -> dict[str, ValueType | None]:
         """Infer from the values that decide sizes; the same values were inferred before."""
@@ -207,10 +207,10 @@ class _LateSized:
             program = self.program
             given = {n: program.plan.types[n] for n in filter(None, self.node.inputs)}
             infer = infer_with(list(program.engine.providers.values()))
-            get = program.plan.known.constants.with_known(
+            known = program.plan.known.constants.with_known(
                 {**program.plan.known.values, **values}
-            ).get
-            found = resolve(program.plan.region.graph, [self.node], given, get, infer)
+            )
+            found = resolve(program.plan.region.graph, [self.node], given, known, infer)
             types = self._inferred[key] = dict(found.types)
             if len(self._inferred) > _INFERRED_KEPT:
                 self._inferred.popitem(last=False)

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 
 import attrs
 
-from seamline.claims import CORE, ask
+from seamline.claims import CORE, Claims, ask
 from seamline.constants import Known
-from seamline.errors import PinError, UnclaimedNodeError
+from seamline.errors import BuildError, ContractError, PinError, UnclaimedNodeError
 from seamline.graph import Node
 from seamline.placement import Choice, Placement
 from seamline.planned import Region
@@ -120,6 +120,8 @@ def agenda(
         A pinned provider refuses a node with its sizes known.
     UnclaimedNodeError
         With sizes known, no provider runs a node.
+    BuildError
+        A provider that had claimed a node broke when it was asked with sizes known.
     """
     needed = _needed(region, known)
     due: list[Due] = []
@@ -174,6 +176,30 @@ def _sized(node: Node, types: Mapping[str, ValueType | None]) -> bool:
     return all(isinstance(kind, TensorType) and kind.is_sized for kind in kinds)
 
 
+def _broken(error: ContractError, node: Node) -> BuildError:
+    """Say that a provider broke where it had claimed: no refusal, which others make good."""
+    built = BuildError(str(error), provider=error.provider, node=node.name)
+    built.nodes = (node.name,)
+    return built
+
+
+def _as_claimed(
+    node: Node, claims: Claims, types: Mapping[str, ValueType | None], known: Known
+) -> bool:
+    """Tell whether all that a claim may depend on is what it was; nobody is asked then."""
+    constants, then = known.constants, claims.types
+    for name in node.inputs:
+        if name in known.values or name in constants.folded:
+            return False
+        if name in constants.overridden:
+            return False
+    for name in (*node.inputs, *node.outputs):
+        now, before = types.get(name), then.get(name)
+        if now is not before and now != before:
+            return False
+    return True
+
+
 def _choose(
     node: Node,
     placement: Placement,
@@ -183,7 +209,7 @@ def _choose(
 ) -> Choice:
     """Ask the chosen provider again, now that sizes are known; others if it refuses."""
     choice = placement.of(node)
-    if choice.provider == CORE:
+    if choice.provider == CORE or _as_claimed(node, placement.claims, types, known):
         return choice
     view = view_of(node, types, known.get)
     said: dict[str, str] = {}
@@ -193,6 +219,8 @@ def _choose(
             continue
         provider = providers[name]
         answer = ask(provider, view)
+        if isinstance(answer, ContractError):
+            raise _broken(answer, node) from answer
         if isinstance(answer, Claim):
             reason = choice.reason
             if said:

@@ -143,12 +143,13 @@ def value_type(value: ir.Value) -> ValueType | None:
 
 
 def _type(kind: ir.TypeProtocol, shape: ir.Shape | None) -> ValueType | None:
-    if isinstance(kind, ir.SequenceType):
-        return SequenceType(_type(kind.elem_type, shape))
-    if isinstance(kind, ir.OptionalType):
-        element = _type(kind.elem_type, shape)
-        # ONNX has no optional of an optional.
-        return OptionalType(None if isinstance(element, OptionalType) else element)
+    if type(kind) is not ir.TensorType:  # isinstance is slow: some are protocols
+        if isinstance(kind, ir.SequenceType):
+            return SequenceType(_type(kind.elem_type, shape))
+        if isinstance(kind, ir.OptionalType):
+            element = _type(kind.elem_type, shape)
+            # ONNX has no optional of an optional.
+            return OptionalType(None if isinstance(element, OptionalType) else element)
     if kind.dtype == ir.DataType.UNDEFINED:
         return None
     return TensorType(

@@ -149,6 +149,15 @@ class GraphBuilder:
         tensor = value.const_value
         if tensor is None:
             raise ModelError(self._file, f"tensor {value.name!r}", "it has no data")
+        declared = self._types.get(value.name or "")
+        stored = TensorType(dtype_name(tensor.dtype), tuple(tensor.shape.numpy()))
+        if isinstance(declared, TensorType) and not _may_be(declared, stored):
+            # Kernels trust types: what lies behind shorter data would be read.
+            raise ModelError(
+                self._file,
+                f"tensor {value.name!r}",
+                f"it is {stored}, and the input of that name is declared as {declared}",
+            )
         return tensor
 
     def _node(self, node: ir.Node) -> Node:
@@ -207,6 +216,17 @@ class GraphBuilder:
                 f"{OLDEST_OPSET}, the oldest that is read. To fix: "
                 "onnx.version_converter.convert_version",
             )
+
+
+def _may_be(declared: TensorType, stored: TensorType) -> bool:
+    if declared.dtype != stored.dtype:
+        return False
+    if declared.shape is None or stored.shape is None:
+        return True
+    return len(declared.shape) == len(stored.shape) and all(
+        not isinstance(dim, int) or dim == size
+        for dim, size in zip(declared.shape, stored.shape, strict=True)
+    )
 
 
 def _captures(

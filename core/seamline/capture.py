@@ -83,9 +83,9 @@ class CapturedSegment:
 
     def close(self) -> None:
         """Give the recording back."""
-        if self.recording is not None:
-            self.recording.close()
-            self.recording = None
+        recording, self.recording = self.recording, None
+        if recording is not None:
+            recording.close()
 
     def _warm_up(self) -> None:
         self.executable.run()

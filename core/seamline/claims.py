@@ -131,7 +131,7 @@ def collect(
     graph: Graph, providers: Sequence[Provider], constants: Constants | None = None
 ) -> Claims:
     """Collect claims and refusals; opens no device and allocates nothing."""
-    known = (constants or Constants(graph)).get
+    known = constants or Constants(graph)
     quarantined: dict[str, ContractError] = {}
     found = resolve_static(graph, known, infer_with(providers, quarantined))
     types = found.types
@@ -143,7 +143,7 @@ def collect(
         if is_core(node) or _passes_list(node, types):
             answers[node.name] = {CORE: core}
             continue
-        view = view_of(node, types, known)
+        view = view_of(node, types, known.get)
         said = answers[node.name] = {}
         for provider in providers:
             broken = quarantined.get(provider.name)

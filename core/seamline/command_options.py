@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +11,7 @@ import typer
 
 if TYPE_CHECKING:
     from seamline.pipeline import Pipeline
+    from seamline.tensors import ValueType
 
 __all__ = [
     "Dims",
@@ -159,7 +160,7 @@ def feeds_for(
     seed: int,
 ) -> dict[str, Any]:
     """Make and check the feeds that the shared options describe."""
-    from seamline.errors import FeedError
+    from seamline.errors import FeedError, near
     from seamline.feeds import FeedCheck
     from seamline.samples import parse_pairs, sample_feeds
 
@@ -169,6 +170,12 @@ def feeds_for(
     for name, text in parse_pairs(dims, "--dim").items():
         if not text.isdigit():
             raise FeedError(f"--dim {name}={text}: a size is a whole number")
+        symbols = _symbols(types.values())
+        if name not in symbols:
+            raise FeedError(
+                f"--dim {name}={text}: no input has a size called {name!r}"
+                f"{near(name, symbols)} (there are: {', '.join(sorted(symbols)) or 'none'})"
+            )
         sizes[name] = int(text)
     feeds = sample_feeds(
         types,
@@ -178,3 +185,9 @@ def feeds_for(
         seed=seed,
     )
     return FeedCheck(types)(feeds)
+
+
+def _symbols(types: Iterable[ValueType | None]) -> set[str]:
+    """Give the names of sizes that inputs leave open."""
+    shapes = [getattr(kind, "shape", None) or () for kind in types]
+    return {dim for shape in shapes for dim in shape if isinstance(dim, str)}

@@ -67,7 +67,8 @@ def explain(
         _write(html, _page(explanation))
     if against:
         lines = diff(_earlier(against), explanation.data)
-        typer.echo("\n".join(lines) if lines else "no difference")
+        text = "\n".join(lines) if lines else "no difference"
+        typer.echo(json.dumps({"differences": list(lines)}) if as_json else text)
         if lines:
             raise typer.Exit(1)
         return

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Protocol
 
 import attrs
 
 from seamline.graph import Graph
 from seamline.provider import Array
 
-__all__ = ["Constants"]
+__all__ = ["Constants", "Known", "Values"]
+
+
+class Values(Protocol):
+    """Arrays by name, read when asked for; a mapping is one."""
+
+    def get(self, name: str, /) -> Array | None:
+        """Give a value, or None."""
+
+    def __contains__(self, name: object, /) -> bool: ...
 
 
 @attrs.define(eq=False)
@@ -34,7 +44,7 @@ class Constants:
         for name in self.overridden:
             self._owners.pop(name, None)
 
-    def __contains__(self, name: str) -> bool:
+    def __contains__(self, name: object) -> bool:
         return name in self.folded or name in self._owners
 
     def __iter__(self) -> Iterator[str]:
@@ -61,7 +71,7 @@ class Known:
     constants: Constants
     values: Mapping[str, Array]
 
-    def __contains__(self, name: str) -> bool:
+    def __contains__(self, name: object) -> bool:
         return name in self.values or name in self.constants
 
     def get(self, name: str) -> Array | None:

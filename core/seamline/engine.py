@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 import numpy as np
 
+from seamline.closing import close_all
 from seamline.constants import Constants
 from seamline.placement import Placement
 from seamline.provider import Array, Buffer, Device, Memory, Provider, View
@@ -91,10 +92,10 @@ class Engine:
 
     def close(self) -> None:
         """Give back constants on devices, and whatever was packed from them."""
-        for buffer, _ in self._uploads.values():
-            buffer.close()
+        buffers = [buffer for buffer, _ in self._uploads.values()]
         self._uploads.clear()
         self._kept.clear()
+        close_all(buffers)
 
 
 @attrs.define(eq=False)

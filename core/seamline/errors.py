@@ -18,6 +18,7 @@ Everything seamline raises on purpose.
     └── RunError                   the plan is fine; carrying it out failed
         ├── BuildError
         ├── KernelError
+        │   └── DeadlineError          a call on a provider, or its work, did not end in time
         └── RecordingError
             └── CaptureMismatchError   a replay gives another result than a run
 
@@ -33,6 +34,7 @@ __all__ = [
     "BuildError",
     "CaptureMismatchError",
     "ContractError",
+    "DeadlineError",
     "FeedError",
     "KernelError",
     "ModelError",
@@ -264,6 +266,10 @@ class BuildError(RunError):
 
 class KernelError(RunError):
     """A kernel failed, or refused its data."""
+
+
+class DeadlineError(KernelError):
+    """A call on a provider, or work that it was given, did not end in time."""
 
 
 class RecordingError(RunError):

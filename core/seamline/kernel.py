@@ -108,6 +108,19 @@ class Kernel:
     workspace: Callable[[NodeView], int] | None
     resident: Callable[[NodeView], int] | None
     parameters: frozenset[str] | None  # keyword-only names of a simple kernel
+    _plain: Claim = attrs.field(init=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        plain = Claim(
+            self.variant,
+            self.because,
+            self.not_capturable,
+            self.host_inputs,
+            self.aliases,
+            self.views,
+            self.sizes_at_run,
+        )
+        object.__setattr__(self, "_plain", plain)
 
     def refuses(self, node: NodeView) -> Refusal | None:
         """Say why this kernel does not take the node, or None if it does."""
@@ -140,14 +153,10 @@ class Kernel:
 
     def claim(self, node: NodeView) -> Claim:
         """Give the claim for a node that it does not refuse."""
-        return Claim(
-            self.variant,
-            self.because,
-            self.not_capturable,
-            self.host_inputs,
-            self.aliases,
-            self.views,
-            self.sizes_at_run,
+        if self.workspace is None and self.resident is None:
+            return self._plain
+        return attrs.evolve(
+            self._plain,
             workspace_nbytes=self.workspace(node) if self.workspace else 0,
             resident_nbytes=self.resident(node) if self.resident else 0,
         )

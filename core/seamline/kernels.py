@@ -172,11 +172,11 @@ class KernelSegment:
             try:
                 self._finds_sizes = _finds_sizes(kernel, call)
                 runs.append(
-                    _simple(kernel, call, finds_sizes=self._finds_sizes)
+                    _simple(kernel, call, self.provider, finds=self._finds_sizes)
                     if kernel.simple
                     else kernel.function(call)
                 )
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise self._failed(BuildError, node, error) from error
         self._runs = runs
 
@@ -187,7 +187,7 @@ class KernelSegment:
         try:
             for call in calls:
                 result = call()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             index = len(self._runs) - operator.length_hint(calls) - 1
             raise self._failed(KernelError, self.spec.nodes[index], error) from error
         return _named(self.spec.nodes[-1], result) if self._finds_sizes else None
@@ -200,7 +200,7 @@ class KernelSegment:
             start = clock()
             try:
                 call()
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise self._failed(KernelError, node, error) from error
             report(node.name, start, clock())
 
@@ -219,9 +219,11 @@ class KernelSegment:
         self._runs = []
 
     def _failed(
-        self, kind: type[BuildError | KernelError], node: NodeView, error: Exception
+        self, kind: type[BuildError | KernelError], node: NodeView, error: BaseException
     ) -> BuildError | KernelError:
         said = str(error) or type(error).__name__
+        if isinstance(error, SystemExit):
+            said = f"SystemExit: {error}"
         return kind(
             f"{node.node.qualified_op}: {said}",
             provider=self.provider,
@@ -235,23 +237,24 @@ def _finds_sizes(kernel: Kernel, call: Call) -> bool:
     names = call.view.node.outputs
     missing = [n for n, a in zip(names, call.outputs, strict=True) if n and a is None]
     if missing and not kernel.simple:
+        given = ", ".join(str(kind) if kind else "-" for kind in call.view.inputs)
         raise ValueError(
-            f"the size of output {missing[0]!r} cannot be found from its inputs, and its "
-            "kernel does not find sizes itself"
+            f"inputs of {given} give no size for output {missing[0]!r}, and its kernel "
+            "does not find sizes itself"
         )
     return kernel.sizes_at_run or bool(missing)
 
 
-def _simple(kernel: Kernel, call: Call, *, finds_sizes: bool) -> Run:
+def _simple(kernel: Kernel, call: Call, provider: str, *, finds: bool) -> Run:
     """Bind a kernel of arrays: call it, and copy what it gives to where it belongs."""
     chosen = dict(call.view.attributes)
     if kernel.parameters and "since_version" in kernel.parameters:
         chosen["since_version"] = call.view.since_version
-    function, inputs = kernel.function, call.inputs
-    if finds_sizes:
+    function, inputs = kernel.function, tuple(map(_read_only, call.inputs))
+    if finds:
         return lambda: function(*inputs, **chosen)
 
-    outputs, name = call.outputs, kernel.op_type
+    outputs = call.outputs
 
     def run() -> None:
         given = function(*inputs, **chosen)
@@ -262,13 +265,21 @@ def _simple(kernel: Kernel, call: Call, *, finds_sizes: bool) -> Run:
             result = np.asarray(results[index])
             if result.shape != target.shape or result.dtype != target.dtype:
                 raise ContractError(
-                    name,
-                    f"output {index} is {result.dtype}{list(result.shape)}, "
+                    provider,
+                    f"its kernel's output {index} is {result.dtype}{list(result.shape)}, "
                     f"the plan says {target.dtype}{list(target.shape)}",
                 )
             target[...] = result
 
     return run
+
+
+def _read_only(view: View) -> View:
+    """Give an input that its kernel cannot write by mistake: others may read it after."""
+    if isinstance(view, np.ndarray) and view.flags.writeable:
+        view = view.view()
+        view.flags.writeable = False
+    return view
 
 
 def _named(node: NodeView, result: object) -> Mapping[str, Array]:

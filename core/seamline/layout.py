@@ -212,13 +212,11 @@ class _Laying:
     def _same_size(self, reading: Reading, output: int, given: int) -> bool:
         one = self.types.get(reading.node.outputs[output])
         other = self.types.get(reading.node.inputs[given])
-        return (
-            isinstance(one, TensorType)
-            and isinstance(other, TensorType)
-            and one.dtype == other.dtype
-            and one.is_sized
-            and nbytes_of(one) == nbytes_of(other)
-        )
+        if not isinstance(one, TensorType) or not isinstance(other, TensorType):
+            return False
+        if one.dtype != other.dtype or not one.is_sized:
+            return False
+        return one.shape == other.shape or nbytes_of(one) == nbytes_of(other)
 
     def _seen_otherwise(
         self, reading: Reading, root: tuple[str, Device], given: int

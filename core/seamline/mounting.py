@@ -77,6 +77,12 @@ def _swap_attributes(attributes: MutableMapping[str, ir.Attr], swap: _Swap) -> N
             attributes[name] = ir.AttrTensors(name, tensors)
 
 
+def _dims(tensor: ir.TensorProtocol) -> tuple[int, ...]:
+    if isinstance(tensor, TensorProtoTensor):  # it makes a shape anew each time
+        return tuple(tensor.raw.dims)
+    return tuple(tensor.shape.numpy())
+
+
 @attrs.define(eq=False)
 class _Mount:
     """Gives the tensor to use in place of one that was read."""
@@ -91,7 +97,7 @@ class _Mount:
         self.budget = TensorBudget(self.home.file, self.limits)
 
     def __call__(self, tensor: ir.TensorProtocol) -> ir.TensorProtocol:
-        dims = tuple(tensor.shape.numpy())
+        dims = _dims(tensor)
         nbytes = self.budget.spend(tensor.name, tensor.dtype, dims)
         for known in self.stand_ins:
             if (given := known.given(tensor)) is not None:

@@ -8,28 +8,27 @@ may know them; and last what the file declares.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 import onnx_ir as ir
 
+from seamline.constants import Values
 from seamline.errors import PlanError
 from seamline.graph import Graph, Node
+from seamline.ir_types import IrTypes, forget
 from seamline.onnx_inference import (
     FOLLOWED,
     guesses,
     infer_by_onnx,
-    ir_type,
     is_defined,
     refined,
     strays,
-    value_type,
 )
 from seamline.provider import Array, NodeView, view_of
+from seamline.repetition import form_of
 from seamline.tensors import (
-    Dim,
-    Shape,
     TensorType,
     ValueType,
     dtype_name,
@@ -41,7 +40,6 @@ __all__ = ["Infer", "NodeTypes", "Types", "is_sized", "merged"]
 
 #: Views: the output is the input's bytes, so a constant's view is a constant.
 _VIEWS = frozenset({"Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten"})
-_SYMBOLS = "pkg.onnx_shape_inference.sym_data"
 
 #: Asks providers for the output types of an operator that ONNX does not define.
 Infer: TypeAlias = Callable[[NodeView], Sequence[ValueType | None] | None]
@@ -64,7 +62,7 @@ class NodeTypes:
         self,
         graph: Graph,
         given: Types,
-        known: Callable[[str], Array | None],
+        known: Values,
         infer: Infer,
     ) -> None:
         # Imported here: it brings sympy, which a program that only loads does not need.
@@ -75,27 +73,71 @@ class NodeTypes:
         self.context: Any = osi.ShapeInferenceContext(
             dict(graph.opsets), policy="override"
         )
+        self.notes = IrTypes(self.context)
         self.graph = graph
         self.types = given
         self.outside = known
         self.known: dict[str, Array] = {}
         self.infer = infer
         self._placed: set[str] = set()
+        self._repeated: dict[Hashable, tuple[ValueType | None, ...]] = {}
+        self._unfollowed: set[str] = set()  # results that carry no values
 
     def constant(self, name: str) -> Array | None:
         """Give a value that is known without running, or None."""
         found = self.known.get(name)
-        return found if found is not None else self.outside(name)
+        return found if found is not None else self.outside.get(name)
+
+    def is_known(self, name: str) -> bool:
+        """Tell whether a value is known without running; reads no data."""
+        return name in self.known or name in self.outside
 
     # -- one node ----------------------------------------------------------------------
 
     def node(self, node: Node) -> bool:
         """Find a node's outputs; tell whether one carries values beside its type."""
+        form = self._form(node)
+        found = self._repeated.get(form) if form is not None else None
+        if found is not None:
+            self._repeat(node, found)
+            return False
+        self._find(node)
+        if self._learn(node):
+            return True
+        self._unfollowed.update(node.writes)
+        outputs = tuple([self.types[name] for name in node.outputs if name])
+        if form is not None and all(map(is_sized, outputs)):
+            self._repeated[form] = outputs
+        return False
+
+    def tell(self, names: Iterable[str]) -> None:
+        """Tell the IR what was found, where another than these nodes will look at it."""
+        for name in names:
+            if name in self.types and name not in self._placed:
+                self._place(name)
+
+    def _form(self, node: Node) -> Hashable | None:
+        if self._unfollowed.isdisjoint(node.inputs):
+            return None  # all inputs may be values that are followed
+        return form_of(node, self.types, self.graph.types)
+
+    def _repeat(self, node: Node, found: Sequence[ValueType | None]) -> None:
+        """Take the outputs of a node of the same form; the IR is told if it asks."""
+        for name in node.inputs:
+            if name and name not in self.types:
+                self.types[name] = self.graph.types[name]
+        for name, kind in zip(node.outputs, found, strict=True):
+            self.types[name] = kind
+            self._placed.discard(name)
+        self._unfollowed.update(node.outputs)
+
+    def _find(self, node: Node) -> None:
+        """Ask each who may know a node's output types, and keep them."""
         for name in node.inputs:
             if name and name not in self._placed:
                 self._place(name)
         for name in node.writes:
-            _forget(self.graph.values[name])
+            forget(self.graph.values[name])
         version = self.context.get_opset_version(node.domain)
         function = self.registry.get(node.domain, node.op_type, version)
         told: list[ValueType | None] = []
@@ -115,8 +157,7 @@ class NodeTypes:
                 )
                 self._placed.add(name)
                 if index >= len(told) or self.types[name] != told[index]:
-                    self._tell(self.graph.values[name], self.types[name])
-        return self._learn(node)
+                    self.notes.tell(self.graph.values[name], self.types[name])
 
     def _provided(self, node: Node) -> list[ValueType | None]:
         """Ask whoever runs an operator that ONNX does not define; the library guesses."""
@@ -147,7 +188,7 @@ class NodeTypes:
                 f"node {node.name!r} ({node.qualified_op}): its inputs do not go "
                 f"together: {error}; they are {self._said(node)}"
             ) from error
-        return [self._type(value) for value in node.source.outputs]
+        return [self.notes.read(value) for value in node.source.outputs]
 
     def _native(self, node: Node) -> list[ValueType | None]:
         """Ask ONNX's own inference, where ONNX has the operator."""
@@ -205,7 +246,7 @@ class NodeTypes:
         """Tell the IR what is known of an outside value."""
         self._placed.add(name)
         value = self.graph.values[name]
-        array = self.outside(name)
+        array = self.outside.get(name)
         if name not in self.types and array is not None:
             self.types[name] = TensorType(dtype_name(array.dtype), array.shape)
         kind = self.types.get(name, self.graph.types.get(name))
@@ -213,33 +254,12 @@ class NodeTypes:
         keep = (
             value.const_value if value.is_initializer() and array is not None else None
         )
-        _forget(value)
+        forget(value)
         if keep is not None:
             value.const_value = keep
         elif array is not None and array.size <= 4096 and array.dtype.kind in "iufb":
             value.const_value = ir.tensor(array)
-        self._tell(value, kind)
-
-    def _tell(self, value: ir.Value, kind: ValueType | None) -> None:
-        """Tell the IR a type that did not come from the library."""
-        if kind is not None:
-            value.type = ir_type(kind)
-        if isinstance(kind, TensorType) and kind.shape is not None:
-            value.shape = ir.Shape([_symbol(dim) for dim in kind.shape])
-            self.context.name_anonymous_dims(value)
-
-    def _type(self, value: ir.Value) -> ValueType | None:
-        return value_type(value.type, self._shape(value.shape))
-
-    def _shape(self, shape: ir.Shape | None) -> Shape | None:
-        if shape is None:
-            return None
-        dims: list[Dim] = []
-        for dim in shape:
-            size = dim if isinstance(dim, int) else dim.value
-            made_up = isinstance(size, str) and self.context.is_generated_symbol(size)
-            dims.append(None if made_up else size)
-        return tuple(dims)
+        self.notes.tell(value, kind)
 
     def _said(self, node: Node) -> str:
         return ", ".join(
@@ -281,15 +301,3 @@ def is_sized(kind: ValueType | None) -> bool:
 
 def _is_open(kind: ValueType | None) -> bool:
     return isinstance(kind, TensorType) and not kind.is_sized
-
-
-def _symbol(dim: Dim) -> Dim:
-    """Drop a symbol that is no identifier, such as ``?``: nothing can be said with it."""
-    return None if isinstance(dim, str) and not dim.isidentifier() else dim
-
-
-def _forget(value: ir.Value) -> None:
-    value.shape = None
-    value.type = None
-    value.const_value = None
-    value.metadata_props.pop(_SYMBOLS, None)

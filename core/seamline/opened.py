@@ -11,12 +11,14 @@ import attrs
 
 from seamline.checked_calls import close
 from seamline.discovery import discover
-from seamline.errors import ProviderError
+from seamline.errors import DeadlineError, ProviderError
 from seamline.observers import Observers
 from seamline.plugins import Plugins
 from seamline.provider import Provider
 from seamline.settings import Settings
 from seamline.timings import Profile
+from seamline.watch import Watch
+from seamline.watched import WatchedProvider
 
 __all__ = ["LAST_RESORT", "Opened", "open_providers"]
 
@@ -37,6 +39,8 @@ class Opened:
         Those the caller asked for; the rest is fallback.
     notes
         Providers that were dropped, and why.
+    aliases
+        Provider by any of its names.
     """
 
     providers: Mapping[str, Provider]
@@ -45,6 +49,7 @@ class Opened:
     notes: tuple[str, ...]
     hooks: Observers
     session: str
+    aliases: Mapping[str, str]
     _stack: ExitStack
 
     def watching(self, profile: Profile | None) -> Profile | None:
@@ -92,9 +97,16 @@ def open_providers(
     settings: Settings | None,
     plugins: tuple[Any, ...],
     model: str = "",
+    deadline: float | None = None,
 ) -> Opened:
     """
     Open the providers that a session names.
+
+    Parameters
+    ----------
+    deadline
+        Seconds that any call on a provider may take, its probe and factory included;
+        None to wait for ever.
 
     Raises
     ------
@@ -102,58 +114,85 @@ def open_providers(
         One is unknown, unavailable or broken, and ``fallback`` is "error"; or none is left.
     """
     found = discover(settings, plugins)
-    providers: dict[str, Provider] = {}
-    options: dict[str, Mapping[str, Any]] = {}
     notes: list[str] = []
     problems: list[ProviderError] = []
     with ExitStack() as stack:
+        opening = _Opening(found, deadline, stack)
         for entry in wanted:
             name, given = (entry, {}) if isinstance(entry, str) else entry
             try:
-                _open(found, name, given, providers, options, stack)
+                opening.add(name, given)
             except ProviderError as error:
                 if fallback == "error":
                     raise
                 problems.append(error)
                 notes.append(f"dropped: {error}")
-        named = tuple(providers)
-        if fallback != "error" and LAST_RESORT not in providers:
+        named = tuple(opening.providers)
+        if fallback != "error" and LAST_RESORT not in opening.providers:
             try:
-                _open(found, LAST_RESORT, {}, providers, options, stack)
+                opening.add(LAST_RESORT, {})
             except ProviderError as error:
                 problems.append(error)
                 notes.append(f"no last resort: {error}")
-        if not providers:
+        if not opening.providers:
             raise (
                 problems[0] if problems else ProviderError("", "no provider was named")
             )
-        session = f"session-{next(_counter)}"
-        found.hooks.session_opened(
-            session=session, model=model, providers=tuple(providers)
+        return opening.finish(named, tuple(notes), model)
+
+
+@attrs.define(eq=False)
+class _Opening:
+    """Providers opened so far."""
+
+    found: Plugins
+    deadline: float | None
+    stack: ExitStack
+    providers: dict[str, Provider] = attrs.field(factory=dict)
+    options: dict[str, Mapping[str, Any]] = attrs.field(factory=dict)
+    aliases: dict[str, str] = attrs.field(factory=dict)
+
+    def add(self, name: str, given: Mapping[str, Any]) -> None:
+        """Open a provider, unless it is open under another of its names."""
+        offered = self.found.find(name)
+        known = offered.spec.name
+        self.aliases.update(dict.fromkeys(offered.names, known))
+        if known in self.providers:
+            return
+        provider = self._opened(known, given)
+        self.stack.callback(close, provider)
+        self.providers[known] = provider
+        self.options[known] = getattr(provider, "options", dict(given))
+
+    def _opened(self, name: str, given: Mapping[str, Any]) -> Provider:
+        if self.deadline is None:
+            return self.found.open(name, given)
+        watch = Watch(name, self.deadline)
+        try:
+            made = watch.call("opening it", self.found.open, name, given, close=close)
+        except DeadlineError as error:
+            watch.end()
+            raise ProviderError(name, error.why) from error
+        except BaseException:
+            watch.end()
+            raise
+        return WatchedProvider(made, watch)
+
+    def finish(
+        self, named: tuple[str, ...], notes: tuple[str, ...], model: str
+    ) -> Opened:
+        """Tell observers, and hand the providers over."""
+        hooks, session = self.found.hooks, f"session-{next(_counter)}"
+        hooks.session_opened(
+            session=session, model=model, providers=tuple(self.providers)
         )
         return Opened(
-            providers,
-            options,
+            self.providers,
+            self.options,
             named,
-            tuple(notes),
-            found.hooks,
+            notes,
+            hooks,
             session,
-            stack.pop_all(),
+            self.aliases,
+            self.stack.pop_all(),
         )
-
-
-def _open(
-    found: Plugins,
-    name: str,
-    given: Mapping[str, Any],
-    providers: dict[str, Provider],
-    options: dict[str, Mapping[str, Any]],
-    stack: ExitStack,
-) -> None:
-    known = found.find(name).spec.name
-    if known in providers:
-        return
-    provider = found.open(name, given)
-    stack.callback(close, provider)
-    providers[known] = provider
-    options[known] = getattr(provider, "options", dict(given))

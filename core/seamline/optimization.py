@@ -121,7 +121,7 @@ def _rewriting(
 
     def infer() -> Mapping[str, ValueType | None]:
         named = attrs.evolve(graph, types=_with_symbols(graph))
-        return resolve_static(named, constants.get, infer_with(providers)).types
+        return resolve_static(named, constants, infer_with(providers)).types
 
     model = copy_model(graph.model, graph.file)
     pinned = _pinned(list(graph.walk()), pins)

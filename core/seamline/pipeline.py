@@ -100,6 +100,7 @@ class Pipeline:
         record: bool = True,
         verify_capture: int = 0,
         graph_optimization_level: GraphOptimizationLevel | int | str = "none",
+        deadline: float | None = None,
         settings: Settings | None = None,
         plugins: Sequence[Any] = (),
     ) -> Pipeline:
@@ -125,6 +126,10 @@ class Pipeline:
             poisoned outputs, bit for bit.
         graph_optimization_level
             How much the graph is rewritten; see :mod:`seamline.optimization`.
+        deadline
+            Seconds that one call on a provider may take. One that does not return in time
+            is given up, and its provider is called no more; each call then goes through
+            a thread of the provider's own. None: calls are direct, and waited for.
         plugins
             Plugins beside the installed ones.
 
@@ -133,19 +138,25 @@ class Pipeline:
         ModelError, ProviderError, PlanError
             See :mod:`seamline.errors`.
         """
+        _check_choices(providers, fallback, programs)
+        policy = SeamPolicy(seams, max_seams)
+        level = level_of(graph_optimization_level)
         with ExitStack() as stack:
             graph = load(source, limits=limits)
-            opened = open_providers(providers, fallback, settings, tuple(plugins))
+            opened = open_providers(
+                providers, fallback, settings, tuple(plugins), deadline=deadline
+            )
             stack.callback(opened.close)
-            chosen, asked = dict(pins or {}), list(opened.providers.values())
-            level = level_of(graph_optimization_level)
+            asked = list(opened.providers.values())
+            chosen = {
+                pin: opened.aliases.get(who, who) for pin, who in (pins or {}).items()
+            }
             optimized = optimize(graph, asked, level=level, pins=chosen)
             graph = optimized.graph
             constants = Constants(graph)
             claims = collect(graph, asked, constants)
             notes = _quarantined(claims, opened, fallback)
             placement = place(claims, _devices(opened), named=opened.named, pins=chosen)
-            policy = SeamPolicy(seams, max_seams)
             capture = Capture(record, verify_capture)
             variants = Variants(graph, opened, placement, policy, programs, capture)
             stack.callback(variants.close)
@@ -336,6 +347,21 @@ class Pipeline:
         with self._lock:
             self._closed = True
             self._stack.close()
+
+
+def _check_choices(providers: object, fallback: object, programs: object) -> None:
+    """Refuse what is none of the values that an argument takes."""
+    if isinstance(providers, str):
+        raise TypeError(
+            f"providers= is a list of names; it was given the text {providers!r}: write "
+            f"[{providers!r}]"
+        )
+    if fallback not in ("error", "warn", "allow"):
+        raise ValueError(
+            f"fallback= takes 'error', 'warn' or 'allow'; it was given {fallback!r}"
+        )
+    if type(programs) is not int or programs < 1:
+        raise ValueError(f"programs= is a count, 1 or more; it was given {programs!r}")
 
 
 def _devices(opened: Opened) -> dict[str, Device]:

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from seamline.claims import CORE, Claims
+from seamline.collector import collector_paused
 from seamline.errors import PinError, UnclaimedNodeError, near
 from seamline.graph import Node
 from seamline.provider import HOST, Claim, Cost, Device
@@ -84,6 +85,7 @@ class Placement:
         return self.choices[node.name]
 
 
+@collector_paused()
 def place(
     claims: Claims,
     devices: Mapping[str, Device],
@@ -120,6 +122,7 @@ def place(
     for node in nodes:
         offers = claims.answers[node.name]
         if CORE in offers:
+            _refuse_pin(node, pinned.get(node.name))
             choices[node.name] = _core_choice(claims, node)
             continue
         if node.name in pinned:
@@ -137,6 +140,21 @@ def place(
             unclaimed, {name: claims.refusals(name) for name in unclaimed}
         )
     return Placement(claims, tuple(devices), choices, fallbacks)
+
+
+def _refuse_pin(node: Node, pinned: tuple[str, str] | None) -> None:
+    """Refuse a pin that names a node of the core's; a pattern may sweep over it."""
+    if pinned is not None and pinned[1] in (node.name, *_operator_names(node)):
+        raise PinError(
+            f"pin {pinned[1]!r} puts node {node.name!r} ({node.qualified_op}) on "
+            f"{pinned[0]!r}, and the core itself runs that operator on the host; pin the "
+            "nodes of its bodies"
+        )
+
+
+def _operator_names(node: Node) -> tuple[str, ...]:
+    own = () if node.domain else (f"ai.onnx::{node.op_type}",)
+    return (node.op_type, node.qualified_op, *own)
 
 
 def _core_choice(claims: Claims, node: Node) -> Choice:
@@ -213,6 +231,10 @@ def _pinned(
     names = {node.name: node for node in nodes}
     ranked: list[tuple[int, str, list[str]]] = []
     for pin, provider in pins.items():
+        if not isinstance(provider, str):
+            raise PinError(
+                f"pin {pin!r} -> {provider!r}: a provider is given by its name"
+            )
         if provider not in devices:
             raise PinError(
                 f"pin {pin!r} -> {provider!r}: the session has no such provider"
@@ -234,7 +256,7 @@ def _matches(
     by_pattern = [name for name in names if fnmatch.fnmatchcase(name, pin)]
     if by_pattern:
         return 1, pin, by_pattern
-    by_op = [n.name for n in nodes if pin in (n.op_type, n.qualified_op)]
+    by_op = [n.name for n in nodes if pin in _operator_names(n)]
     if by_op:
         return 2, pin, by_op
     candidates = [*names, *{n.op_type for n in nodes}]

@@ -70,7 +70,7 @@ def partition(
         region.graph,
         region.nodes,
         given,
-        outside.get,
+        outside,
         infer,
         placement.claims.settled,
     )

@@ -180,10 +180,12 @@ class Program:
 
     def close(self) -> None:
         """Close executables, bodies and arenas, the last opened first."""
-        self._stack.close()
-        self._views.clear()
-        self.objects.clear()
-        self.actions.clear()
+        try:
+            self._stack.close()
+        finally:
+            self._views.clear()
+            self.objects.clear()
+            self.actions.clear()
 
 
 def _places(plan: Plan) -> dict[str, tuple[Device, ...]]:

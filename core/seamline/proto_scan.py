@@ -62,8 +62,17 @@ def scan_proto(model: onnx.ModelProto, file: str, limits: LoadLimits) -> ProtoSc
         )
     _check_text([one.domain for one in model.opset_import], file, "its opset imports")
     stack: list[tuple[onnx.GraphProto, int]] = [(model.graph, 0)]
+    known: set[tuple[str, str, str]] = set()
     for function in model.functions:
         _check_function(function, file)
+        identity = (function.domain, function.name, function.overload)
+        if identity in known:
+            raise ModelError(
+                file,
+                f"function {function.domain}::{function.name}",
+                "the model has two functions of that name; only one could be meant",
+            )
+        known.add(identity)
         _check_nodes(function.node, 0, stack, scan, file, limits)
         for attr in function.attribute_proto:
             _check_attribute(attr, 0, stack, scan, file)

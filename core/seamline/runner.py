@@ -14,6 +14,7 @@ from typing import Any
 import attrs
 import numpy as np
 
+from seamline.closing import close_all
 from seamline.engine import Engine
 from seamline.plan import Plan, Region, partition
 from seamline.program import Program, build
@@ -114,8 +115,9 @@ class Runner:
 
     def close(self) -> None:
         """Close every program."""
-        while self._programs:
-            self._programs.popitem()[1].close()
+        programs = list(self._programs.values())
+        self._programs.clear()
+        close_all(programs)
 
     def _body(self, region: Region, program: Program) -> Runner:
         return Runner(self.engine, region, program, self.check)

@@ -31,8 +31,20 @@ class SeamPolicy:
         More than this many are an error whatever ``seams`` says; None: no limit.
     """
 
-    seams: Literal["allow", "warn", "error"] = "allow"
-    limit: int | None = None
+    seams: Literal["allow", "warn", "error"] = attrs.field(default="allow")
+    limit: int | None = attrs.field(default=None)
+
+    @seams.validator
+    def _is_known(self, _: object, value: object) -> None:
+        if value not in ("allow", "warn", "error"):
+            raise ValueError(
+                f"seams= takes 'allow', 'warn' or 'error'; it was given {value!r}"
+            )
+
+    @limit.validator
+    def _is_count(self, _: object, value: object) -> None:
+        if value is not None and (type(value) is not int or value < 0):
+            raise ValueError(f"max_seams= is a count or None; it was given {value!r}")
 
     def hold(self, plan: Plan, around: Sequence[Plan] = ()) -> None:
         """

@@ -72,6 +72,7 @@ class Opening:
                 record=self.options.record_segments,
                 verify_capture=self.options.verify_capture,
                 graph_optimization_level=self.options.graph_optimization_level,
+                deadline=self.options.provider_deadline,
                 settings=self.settings,
                 plugins=self.plugins,
             )

@@ -60,6 +60,13 @@ def _count(owner: object, field: attrs.Attribute[int], value: object) -> None:
         raise ValueError(f"{field.name} is a count, 0 or more; it was given {value!r}")
 
 
+def _seconds(owner: object, field: attrs.Attribute[Any], value: object) -> None:
+    if value is not None and (not isinstance(value, int | float) or not value > 0):
+        raise ValueError(
+            f"{field.name} is in seconds, above 0, or None; it was given {value!r}"
+        )
+
+
 def _config_pair(key: object, value: object) -> tuple[str, str]:
     if not isinstance(key, str) or not isinstance(value, str) or not key:
         raise TypeError(f"a config entry is text under a name, not {key!r}: {value!r}")
@@ -93,9 +100,10 @@ class SessionOptions:
     ``session.name_based_layer_assignment``, ``session.layer_assignment_settings``
         Pins; see :mod:`seamline.layer_rules`.
 
-    Two are seamline's own: ``record_segments`` (True: segments of providers that can are
-    recorded at their second run) and ``verify_capture`` (how many replays of each
-    recording are compared with a run).
+    Three are seamline's own: ``record_segments`` (True: segments of providers that can
+    are recorded at their second run), ``verify_capture`` (how many replays of each
+    recording are compared with a run) and ``provider_deadline`` (seconds that one call on
+    a provider may take; None: no limit).
 
     Examples
     --------
@@ -125,6 +133,7 @@ class SessionOptions:
     use_per_session_threads: bool = True
     record_segments: bool = True
     verify_capture: int = attrs.field(default=0, validator=_count)
+    provider_deadline: float | None = attrs.field(default=None, validator=_seconds)
     config_entries: dict[str, str] = attrs.field(factory=dict, init=False)
     dimensions_by_name: dict[str, int] = attrs.field(factory=dict, init=False)
     dimensions_by_denotation: dict[str, int] = attrs.field(factory=dict, init=False)

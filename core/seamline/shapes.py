@@ -15,10 +15,11 @@ forgets what an earlier one left, and gives its answer as values.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 import attrs
 
+from seamline.constants import Values
 from seamline.graph import Graph, Node
 from seamline.node_types import Infer, NodeTypes, Types, is_sized, merged
 from seamline.provider import Array
@@ -75,7 +76,7 @@ def resolve(
     graph: Graph,
     nodes: Iterable[Node],
     given: Mapping[str, ValueType | None],
-    known: Callable[[str], Array | None],
+    known: Values,
     infer: Infer,
     settled: Mapping[str, Settled] | None = None,
 ) -> Resolved:
@@ -101,9 +102,7 @@ def resolve(
         return resolution.run(nodes, settled or {})
 
 
-def resolve_static(
-    graph: Graph, known: Callable[[str], Array | None], infer: Infer
-) -> Resolved:
+def resolve_static(graph: Graph, known: Values, infer: Infer) -> Resolved:
     """
     Give what is known of every value of the model, bodies included, before any feed.
 
@@ -124,7 +123,7 @@ class _Pass:
         self,
         graph: Graph,
         given: Types,
-        known: Callable[[str], Array | None],
+        known: Values,
         infer: Infer,
     ) -> None:
         self.nodes = NodeTypes(graph, given, known, infer)
@@ -145,15 +144,13 @@ class _Pass:
             for name, body in node.bodies.items():
                 self._enter(node, name, body)
                 self.deep(body, settled)
+                self.nodes.tell(body.outputs)  # its owner's inference reads them there
             carries = self.nodes.node(node)
             outputs = tuple([self.nodes.types.get(name) for name in node.outputs])
             if not carries and not node.bodies and all(map(is_sized, outputs)):
                 inputs = tuple([self.nodes.types.get(name) for name in node.inputs])
-                given = tuple([self._is_known(name) for name in node.inputs])
+                given = tuple([self.nodes.is_known(name) for name in node.inputs])
                 settled[node.name] = Settled(inputs, given, outputs)
-
-    def _is_known(self, name: str) -> bool:
-        return name in self.nodes.known or self.nodes.outside(name) is not None
 
     def _holds(self, before: Settled, node: Node) -> bool:
         """Tell whether a node's inputs are what they were; constants unseen so far are."""
@@ -161,7 +158,10 @@ class _Pass:
             node.inputs, before.inputs, before.known, strict=True
         ):
             if name in self.nodes.types:
-                if self.nodes.types[name] != kind or self._is_known(name) is not known:
+                if (
+                    self.nodes.types[name] != kind
+                    or self.nodes.is_known(name) is not known
+                ):
                     return False
             elif name and not known:
                 return False

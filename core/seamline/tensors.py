@@ -148,7 +148,10 @@ class TensorType:
         """Tell whether every size is known."""
         if self.shape is None:
             return False
-        return all(type(dim) is int for dim in self.shape)
+        for dim in self.shape:  # noqa: SIM110, a generator costs more than most shapes
+            if type(dim) is not int:
+                return False
+        return True
 
     @property
     def sizes(self) -> tuple[int, ...]:

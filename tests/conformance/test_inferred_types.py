@@ -44,11 +44,12 @@ def untruths(case, *, values_known):
         for name, v in fed.items()
     }
 
-    def known(name):
-        found = constants.get(name)
-        value = fed.get(name) if values_known else None
-        return value if found is None and isinstance(value, np.ndarray) else found
-
+    values = {
+        n: v for n, v in fed.items() if values_known and isinstance(v, np.ndarray)
+    }
+    known = constants.with_known(
+        {n: v for n, v in values.items() if n not in constants}
+    )
     found = resolve(graph, graph.nodes, given, known, lambda node: None)
     for proto, output in zip(case.model.graph.output, outputs, strict=True):
         value = as_held(output)
@@ -86,7 +87,7 @@ def resolved(nodes, given, known=None, opset=20):
     imports = [onnx.helper.make_opsetid("", opset)]
     model = onnx.helper.make_model(graph, opset_imports=imports, ir_version=10)
     made = load(model)
-    return resolve(made, made.nodes, given, (known or {}).get, lambda node: None).types
+    return resolve(made, made.nodes, given, known or {}, lambda node: None).types
 
 
 def test_sizes_from_onnx_are_seen_by_the_nodes_after():

@@ -210,9 +210,23 @@ class Fickle(Toy):
         return super().claim(node)
 
 
-def test_a_provider_that_breaks_the_contract_when_asked_again_leaves_the_node():
-    pipeline = open_over(model(TEXT), Fickle(definitions_table("a")), toys()["b"])
+def fickle(**chosen):
+    return open_over(model(TEXT), Fickle(definitions_table("a")), toys()["b"], **chosen)
+
+
+def test_a_provider_that_breaks_the_contract_when_asked_again_is_an_error_that_names_it():
+    pipeline = fickle()
+    with pytest.raises(BuildError, match=r"claim\(\) (gave|raised)") as caught:
+        pipeline.run({"x": np.ones(2, f32)})
+    assert caught.value.provider == "a"
+    assert caught.value.node
+    pipeline.close()
+
+
+def test_it_leaves_the_node_to_others_where_fallback_allows_and_says_so():
+    pipeline = fickle(fallback="allow")
     assert pipeline.run({"x": np.ones(2, f32)})[0].tolist() == [2, 2]
+    assert any("moved from a" in note for note in pipeline.notes)
     pipeline.close()
 
 

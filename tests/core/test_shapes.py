@@ -17,7 +17,7 @@ from seamline.tensors import SequenceType, TensorType
 
 def static(text, providers=(), **chosen):
     graph = load(model(text, **chosen))
-    return resolve_static(graph, Constants(graph).get, infer_with(providers)).types
+    return resolve_static(graph, Constants(graph), infer_with(providers)).types
 
 
 def sized(text, providers=(), more="", **shapes):
@@ -26,7 +26,7 @@ def sized(text, providers=(), more="", **shapes):
         name: TensorType(graph.types[name].dtype, shapes.get(name, ()))
         for name in graph.inputs
     }
-    known = Constants(graph).get
+    known = Constants(graph)
     return resolve(graph, graph.nodes, given, known, infer_with(providers))
 
 
@@ -158,7 +158,7 @@ def test_sequences_keep_the_type_of_their_elements():
 
 def test_resolving_again_for_other_sizes_keeps_nothing_of_the_first():
     graph = load(model("g (float[N] x) => (y) { s = Shape(x) y = ConstantOfShape(s) }"))
-    known = Constants(graph).get
+    known = Constants(graph)
     for size in (3, 5, 3, 0):
         found = resolve(graph, graph.nodes, {"x": f32(size)}, known, lambda node: None)
         assert found.types["y"].shape == (size,)
@@ -170,7 +170,7 @@ def test_what_is_settled_before_any_feed_is_found_again_where_an_input_differs()
         "g (float[3] x, float[n] z) => (y, v) { y = Neg(x) w = Neg(z) v = Add(y, w) }"
     )
     graph = load(model(text))
-    known = Constants(graph).get
+    known = Constants(graph)
     before = resolve_static(graph, known, lambda node: None)
     assert [one.outputs for one in before.settled.values()] == [(f32(3),)] * 2
     for x, z in ((3, 3), (3, 1), (5, 5)):
@@ -188,13 +188,11 @@ def test_what_is_settled_before_any_feed_is_found_again_where_an_input_differs()
 def test_a_constant_that_is_fed_is_no_longer_settled():
     text = "g (float[6] x) => (y) <int64[2] shape = {2, 3}> { y = Reshape(x, shape) }"
     graph = load(model(text))
-    known = Constants(graph).get
+    known = Constants(graph)
     before = resolve_static(graph, known, lambda node: None)
     assert before.settled
     given = {"x": f32(6), "shape": TensorType("int64", (2,))}
-    found = resolve(
-        graph, graph.nodes, given, lambda name: None, lambda node: None, before.settled
-    )
+    found = resolve(graph, graph.nodes, given, {}, lambda node: None, before.settled)
     assert found.types["y"] == TensorType("float32", (None, None))
 
 

@@ -211,3 +211,11 @@ def test_a_cumulative_sum_of_nothing_is_nothing():
     gives("CumSum", [x, np.array([0], np.int32)], x, opset=11, exclusive=1)
     with pytest.raises(KernelError, match="axis 2 is outside rank 2"):
         give("CumSum", [x, np.array(2)], x, opset=11)
+
+
+@pytest.mark.parametrize("shape", [(), (1,)])
+@pytest.mark.parametrize("value", [-3, 0])
+def test_the_logarithm_of_no_positive_integer_is_some_integer_at_any_rank(shape, value):
+    x = np.full(shape, value, np.int32)
+    (found,) = give("ReduceLogSum", [x], np.zeros((), x.dtype), opset=18, keepdims=0)
+    assert (found.dtype, found.shape) == (np.dtype("int32"), ())

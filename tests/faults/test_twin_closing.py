@@ -14,7 +14,8 @@ from seamline_testing.twin.host_virtual_memory import VirtualMemoryError
 from seamline_testing.twin.plugin import TwinPlugin
 
 f32 = np.float32
-TEXT = """g (float[4] x) => (y) <float[1] w = {2}> {
+SIZES = (4, 7, 9)
+TEXT = """g (float[n] x) => (y) <float[1] w = {2}> {
     a = Add(x, w) [host] b = Neg(a) y = Mul(b, w)
 }"""
 
@@ -24,13 +25,14 @@ def opened(faults):
     pipeline = Pipeline.open(
         model(TEXT), providers=["twin", "cpu"], pins={"host": "cpu"}, plugins=[plugin]
     )
-    pipeline.run({"x": np.zeros(4, f32)})
+    for size in SIZES:  # a program for each
+        pipeline.run({"x": np.zeros(size, f32)})
     return pipeline, plugin.made[0]
 
 
 @pytest.mark.parametrize("step", [Step.UNMAP, Step.RELEASE, Step.FREE])
 def test_a_step_of_giving_back_that_fails_is_said_and_the_device_takes_the_rest(step):
-    for nth in range(1, 20):
+    for nth in range(1, 60):
         faults = Faults()
         pipeline, twin = opened(faults)
         faults.plan(Fault(step, nth))

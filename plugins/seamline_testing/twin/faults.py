@@ -60,8 +60,6 @@ class Step(enum.StrEnum):
     REPLAY = "replay"
 
 
-#: Only work on the device has a deadline; a hook that never returns is its caller's thread.
-_HANGS = frozenset({Step.COPY, Step.RUN, Step.REPLAY})
 #: Only what gives something back can give something senseless.
 _GIVES = frozenset(
     {Step.CLAIM, Step.INFER, Step.MEMORY, Step.BUILD, Step.ALLOCATE, Step.RUN, Step.RECORD}
@@ -69,8 +67,6 @@ _GIVES = frozenset(
 
 
 def _possible(fault: Fault, _: object, how: How) -> None:
-    if how is How.HANG and fault.step not in _HANGS:
-        raise ValueError(f"{fault.step} does not hang: {', '.join(sorted(_HANGS))} do")
     if how is How.GARBAGE and fault.step not in _GIVES:
         raise ValueError(f"{fault.step} gives nothing: {', '.join(sorted(_GIVES))} do")
 
@@ -111,6 +107,7 @@ class Faults:
         self._planned = {(fault.step, fault.nth): fault for fault in planned}
         self.counts: Counter[Step] = Counter()
         self.fired: list[Fault] = []
+        self._released = threading.Event()
 
     @classmethod
     def parse(cls, text: str) -> Faults:
@@ -141,9 +138,15 @@ class Faults:
             self.fired.append(fault)
             return fault.how
 
+    def release(self) -> None:
+        """Let calls on the host that hang return, and hang no more."""
+        self._released.set()
+
     def check(self, step: Step) -> bool:
         """
-        Count a call that cannot hang; tell whether to give something senseless.
+        Count a call on the host; tell whether to give something senseless.
+
+        One that hangs returns when :meth:`release` lets it.
 
         Raises
         ------
@@ -153,6 +156,8 @@ class Faults:
         how = self.meet(step)
         if how is How.FAIL:
             raise InjectedError(f"{step} number {self.counts[step]} was made to fail")
+        if how is How.HANG:
+            self._released.wait()
         return how is How.GARBAGE
 
 

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import attrs
 import numpy as np
 
-from seamline.errors import ContractError, KernelError
+from seamline.errors import ContractError, DeadlineError, KernelError
 from seamline.provider import Array, Buffer, Device, Gauges, View
 from seamline.tensors import TensorType, nbytes_of, numpy_dtype
 from seamline_testing.twin.faults import How, InjectedError, Step
@@ -23,7 +23,7 @@ from seamline_testing.twin.host_virtual_memory import (
     VirtualMemoryError,
 )
 from seamline_testing.twin.machine import POISON, Machine
-from seamline_testing.twin.streams import DeadlineError, Operation, Range
+from seamline_testing.twin.streams import Operation, Range
 
 __all__ = ["ResidencyError", "TwinBuffer", "TwinMemory", "TwinView"]
 

@@ -134,7 +134,9 @@ class _Counted(TwinSegment):
 
     def close(self) -> None:
         """Close, and be counted once."""
-        super().close()
-        if self._is_open:
-            self._is_open = False
-            self.owner.open_segments -= 1
+        try:
+            super().close()
+        finally:
+            if self._is_open:
+                self._is_open = False
+                self.owner.open_segments -= 1

@@ -16,7 +16,13 @@ from typing import Any
 import attrs
 import numpy as np
 
-from seamline.errors import BuildError, KernelError, RecordingError, RunError
+from seamline.errors import (
+    BuildError,
+    DeadlineError,
+    KernelError,
+    RecordingError,
+    RunError,
+)
 from seamline.kernels import KernelSegment
 from seamline.provider import Array, NodeView, Recording, View
 from seamline_testing.twin.capture import Capture
@@ -26,7 +32,7 @@ from seamline_testing.twin.machine import Machine
 from seamline_testing.twin.memory import ResidencyError, TwinMemory, TwinView
 from seamline_testing.twin.own_operators import Launched
 from seamline_testing.twin.recording import TwinRecording
-from seamline_testing.twin.streams import DeadlineError, Operation, Range
+from seamline_testing.twin.streams import Operation, Range
 
 __all__ = ["TwinSegment"]
 

@@ -17,10 +17,9 @@ from collections.abc import Callable
 import attrs
 import numpy as np
 
-from seamline.errors import KernelError, RunError
+from seamline.errors import DeadlineError, RunError
 
 __all__ = [
-    "DeadlineError",
     "Event",
     "Operation",
     "Range",
@@ -29,10 +28,6 @@ __all__ = [
 ]
 
 _PATIENCE = 0.005  #: seconds between two looks at the order to give up
-
-
-class DeadlineError(KernelError):
-    """Work on the device did not end in time."""
 
 
 class WaitAbandonedError(DeadlineError):

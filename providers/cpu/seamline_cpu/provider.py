@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Mapping
 from typing import Any, cast
@@ -105,7 +106,7 @@ class CpuProvider(KernelProvider):
         answer = super().claim(node)
         if isinstance(answer, Refusal) or answer.sizes_at_run:
             return answer
-        return attrs.evolve(answer, not_capturable=not_capturable(node))
+        return _recorded(answer, not_capturable(node))
 
     def build(self, segment: SegmentSpec, context: BuildContext) -> CpuSegment:
         """Bind each node's kernel, under this provider's limit on BLAS."""
@@ -122,6 +123,11 @@ class CpuProvider(KernelProvider):
     def close(self) -> None:
         """Give BLAS back the number of threads that it had."""
         self._limit.close()
+
+
+@functools.lru_cache(maxsize=1024)  # a model's nodes share a few claims
+def _recorded(claim: Claim, reason: str | None) -> Claim:
+    return attrs.evolve(claim, not_capturable=reason)
 
 
 def _cores() -> int:

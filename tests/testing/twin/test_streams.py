@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from seamline.errors import ContractError, KernelError, RunError
+from seamline.errors import ContractError, DeadlineError, KernelError, RunError
 from seamline.provider import Gauges
 from seamline.tensors import TensorType
 from seamline_testing.twin import Fault, Faults, How, Step
@@ -16,7 +16,7 @@ from seamline_testing.twin.host_virtual_memory import VirtualMemoryError
 from seamline_testing.twin.machine import Machine
 from seamline_testing.twin.memory import ResidencyError, TwinMemory
 from seamline_testing.twin.provider import DEVICE
-from seamline_testing.twin.streams import DeadlineError, Operation
+from seamline_testing.twin.streams import Operation
 
 f32 = np.float32
 KIND = TensorType("float32", (4,))

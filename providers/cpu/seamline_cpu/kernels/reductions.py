@@ -136,7 +136,8 @@ def _kept(shape: tuple[int, ...], axes: Axes) -> tuple[int, ...]:
 
 def _apply(kind: Reduction, x: Array, axes: Axes, y: Array) -> None:
     wide = x.astype(np.float32) if x.dtype in _HALVES else x
-    y[...] = kind(wide, axes).reshape(y.shape)
+    # As an array: NumPy refuses to put a scalar that is no number into an integer.
+    y[...] = np.asarray(kind(wide, axes)).reshape(y.shape).astype(y.dtype)
 
 
 def _bind(name: str, call: Call, x: Array, axes: Axes, y: Array) -> Run:
