@@ -99,8 +99,8 @@ class Pipeline:
         programs: int = 8,
         record: bool = True,
         verify_capture: int = 0,
-        deadline: float | None = None,
         graph_optimization_level: GraphOptimizationLevel | int | str = "none",
+        deadline: float | None = None,
         settings: Settings | None = None,
         plugins: Sequence[Any] = (),
     ) -> Pipeline:
@@ -124,12 +124,12 @@ class Pipeline:
         verify_capture
             Compare this many replays of each recording with a run: changed inputs,
             poisoned outputs, bit for bit.
+        graph_optimization_level
+            How much the graph is rewritten; see :mod:`seamline.optimization`.
         deadline
             Seconds that one call on a provider may take. One that does not return in time
             is given up, and its provider is called no more; each call then goes through
             a thread of the provider's own. None: calls are direct, and waited for.
-        graph_optimization_level
-            How much the graph is rewritten; see :mod:`seamline.optimization`.
         plugins
             Plugins beside the installed ones.
 
@@ -140,17 +140,17 @@ class Pipeline:
         """
         _check_choices(providers, fallback, programs)
         policy = SeamPolicy(seams, max_seams)
+        level = level_of(graph_optimization_level)
         with ExitStack() as stack:
             graph = load(source, limits=limits)
             opened = open_providers(
                 providers, fallback, settings, tuple(plugins), deadline=deadline
             )
             stack.callback(opened.close)
+            asked = list(opened.providers.values())
             chosen = {
                 pin: opened.aliases.get(who, who) for pin, who in (pins or {}).items()
             }
-            asked = list(opened.providers.values())
-            level = level_of(graph_optimization_level)
             optimized = optimize(graph, asked, level=level, pins=chosen)
             graph = optimized.graph
             constants = Constants(graph)

@@ -71,8 +71,8 @@ class Opening:
                 programs=self.programs,
                 record=self.options.record_segments,
                 verify_capture=self.options.verify_capture,
-                deadline=self.options.provider_deadline,
                 graph_optimization_level=self.options.graph_optimization_level,
+                deadline=self.options.provider_deadline,
                 settings=self.settings,
                 plugins=self.plugins,
             )

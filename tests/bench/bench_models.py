@@ -2,15 +2,17 @@
 Times real models beside onnxruntime: same feeds, same threads, in turns.
 
     python -m tests.bench.bench_models [--rounds 30] [--threads 2] [--no-record]
-        [--unoptimized] [MODEL ...]
+        [--unoptimized] [--processor-time] [MODEL ...]
 
 ``--unoptimized`` takes turns with a third, the graph without optimization, and writes a
-record of its own.
+record of its own. ``--processor-time`` counts what one thread ran, where other work would
+make waiting times of all others.
 """
 
 from __future__ import annotations
 
 import argparse
+import time
 
 import numpy as np
 import onnxruntime as ort
@@ -62,12 +64,12 @@ def difference(one, other):
     return largest
 
 
-def measure(model, threads, rounds, unoptimized=False):
+def measure(model, threads, rounds, unoptimized=False, clock=time.perf_counter):
     """Give a row of the table for a model, and print it."""
     path = model.path()
     runs = contestants(path, model.feeds(path), threads, unoptimized)
     apart = difference(runs["seamline"], runs["onnxruntime"])
-    times = alternating(runs, rounds=rounds, rest=REST)
+    times = alternating(runs, rounds=rounds, rest=REST, clock=clock)
     ours, theirs = times["seamline"], times["onnxruntime"]
     row = (
         model.name,
@@ -98,13 +100,18 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--no-record", action="store_true")
     parser.add_argument("--unoptimized", action="store_true")
+    parser.add_argument("--processor-time", action="store_true")
     chosen = parser.parse_args()
+    clock, counted = time.perf_counter, f"{chosen.threads} threads each"
+    if chosen.processor_time:
+        chosen.threads, clock = 1, time.thread_time
+        counted = "1 thread each, whose processor time is counted"
     facts, rows, missing = machine(), [], []
     for name in chosen.models or BY_NAME:
         try:
             model = BY_NAME[name]
             rows.append(
-                measure(model, chosen.threads, chosen.rounds, chosen.unoptimized)
+                measure(model, chosen.threads, chosen.rounds, chosen.unoptimized, clock)
             )
         except NotThereError as error:
             missing.append(f"- {name}: {error}")
@@ -124,7 +131,7 @@ def main():
             "difference of both",
         )  # fmt: skip
     sections = [
-        f"Medians over turns that alternate between the two, {chosen.threads} threads each. "
+        f"Medians over turns that alternate, {counted}. "
         "A ratio below 1 means that seamline took less time. *Spread* is the middle half's "
         "width over the median; above 20 % a row says little. *Difference* is the largest "
         "between the outputs, as a share of the largest value. Models that quantise their "

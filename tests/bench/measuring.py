@@ -40,15 +40,22 @@ class Times:
         return (high - low) / self.median
 
 
-def alternating(contestants, *, rounds, warmups=2, seconds=20.0, rest=0.0):
+def alternating(
+    contestants, *, rounds, warmups=2, seconds=20.0, rest=0.0, clock=time.perf_counter
+):
     """
     Time functions in turns, so that a machine that slows down slows all of them.
 
-    Before each turn nothing is done for ``rest`` seconds.
+    Each turn begins with another contestant. Before each nothing is done for ``rest``
+    seconds.
+
+    ``clock`` gives seconds: ``time.thread_time`` counts those that this thread ran, which
+    other work on the machine changes little.
 
     Stops after ``rounds`` turns, or after ``seconds`` once there are five.
     """
-    samples = {name: [] for name in contestants}
+    names = list(contestants)
+    samples = {name: [] for name in names}
     for function in contestants.values():
         for _ in range(warmups):
             function()
@@ -56,13 +63,15 @@ def alternating(contestants, *, rounds, warmups=2, seconds=20.0, rest=0.0):
     for turn in range(rounds):
         if turn >= 5 and time.perf_counter() > end:
             break
-        for name, function in contestants.items():
-            # onnxruntime's workers spin for a while after a run, on cores that the next
-            # contestant would have.
+        # onnxruntime's workers spin for a while after a run, on cores that the next
+        # contestant would have; and who is next would always be the same one.
+        first = turn % len(names)
+        for name in names[first:] + names[:first]:
+            function = contestants[name]
             time.sleep(rest)
-            start = time.perf_counter()
+            start = clock()
             function()
-            samples[name].append(time.perf_counter() - start)
+            samples[name].append(clock() - start)
     return {name: Times(tuple(taken)) for name, taken in samples.items()}
 
 

@@ -143,7 +143,15 @@ def _finish(
     more = a[_MORE] + shift if a[_MORE] != 0 else 0
     count = min(last, pixels) - first
     finish(
-        a[_FUNCTION], a[_NUMBERS], more, a[_Y] + shift, end - row, count, pixels, corner
+        a[_FUNCTION],
+        a[_NUMBERS],
+        more,
+        a[_Y] + shift,
+        end - row,
+        count,
+        pixels,
+        corner,
+        0,  # the panels behind the corner may serve the next unit
     )
 
 

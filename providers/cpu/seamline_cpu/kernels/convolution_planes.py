@@ -131,6 +131,7 @@ def _finish(a: Any, which: int, first: int, low: int, high: int, corner: int) ->
         count,
         a[_OH] * width,
         corner,
+        (a[_STRIDE] - 64) // 4,
     )
 
 

@@ -127,7 +127,18 @@ def _finish(
     rows = min(high * ROWS, a[_OC]) - row
     more = a[_MORE] + shift if a[_MORE] != 0 else 0
     count = min(last * COLUMNS, pixels) - begin
-    finish(a[_FUNCTION], a[_NUMBERS], more, a[_Y] + shift, rows, count, pixels, corner)
+    room = (_SCRATCH_BYTES - 64) // 4
+    finish(
+        a[_FUNCTION],
+        a[_NUMBERS],
+        more,
+        a[_Y] + shift,
+        rows,
+        count,
+        pixels,
+        corner,
+        room,
+    )
 
 
 @command

@@ -61,7 +61,7 @@ def _depthwise(a: Any, share: int, shares: int) -> None:
                 out += a[_OW] * 4
             if a[_FUNCTION] != 0 or a[_MORE] != 0:
                 more, n = a[_MORE] + shift if a[_MORE] != 0 else 0, rows * a[_OW]
-                finish(a[_FUNCTION], a[_NUMBERS], more, a[_Y] + shift, 1, n, n, line)
+                finish(a[_FUNCTION], a[_NUMBERS], more, a[_Y] + shift, 1, n, n, line, 0)
 
 
 def suits_depthwise(window: Window, channels: int, each: int) -> bool:

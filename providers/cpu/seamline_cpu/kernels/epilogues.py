@@ -17,10 +17,12 @@ import numpy as np
 from seamline.kernels import Call, Run
 from seamline.provider import Array, NodeView
 from seamline_cpu.atomics import call_at, floats, longs
+from seamline_cpu.folds import copy_floats
 from seamline_cpu.jit import jit
 from seamline_cpu.kernels import activation_loops as loops
 from seamline_cpu.kernels.activation_commands import address_of, bind_loop
 from seamline_cpu.kernels.rows import elementwise, matrix
+from seamline_cpu.tiles import LANES
 
 __all__ = [
     "PLAIN",
@@ -33,6 +35,7 @@ __all__ = [
 ]
 
 _INF = float("inf")
+_UNROLLED = 4 * LANES  # floats that a loop takes at once
 _Loop = Callable[..., None]
 #: Loop of each activation, and the two numbers that it takes where a node names none.
 _LOOPS: Mapping[str, tuple[_Loop, tuple[float, float]]] = {
@@ -125,38 +128,70 @@ def _add_onto(x: Any, out: Any) -> None:
 
 
 @jit
+def _activate(function: int, numbers: int, at: int, n: int, block: int) -> None:
+    """Activate ``n`` floats in place; ``block`` is room for four words."""
+    words = longs(block)
+    words[0], words[1], words[2], words[3] = n, at, at, numbers
+    call_at(function, block, 0, 1)
+
+
+@jit
+def _activate_rows(
+    function: int, numbers: int, y: int, rows: int, n: int, pitch: int, block: int, room: int
+) -> None:  # fmt: skip
+    """
+    Activate runs apart, several at once: laid side by side behind the block, and back.
+
+    A loop does what is left of its whole vectors one by one, which costs more than to copy
+    a run twice.
+    """
+    held = max(1, min(rows, room // n))
+    if held == 1 or n % _UNROLLED == 0:
+        for r in range(rows):
+            _activate(function, numbers, y + r * pitch * 4, n, block)
+        return
+    side = block + 64
+    for first in range(0, rows, held):
+        count = min(held, rows - first)
+        for r in range(count):
+            copy_floats(y + (first + r) * pitch * 4, side + r * n * 4, n)
+        _activate(function, numbers, side, count * n, block)
+        for r in range(count):
+            copy_floats(side + r * n * 4, y + (first + r) * pitch * 4, n)
+
+
+@jit
 def finish(
-    function: int, numbers: int, more: int, y: int, rows: int, n: int, pitch: int, block: int
+    function: int, numbers: int, more: int, y: int, rows: int, n: int, pitch: int, block: int,
+    room: int,
 ) -> None:  # fmt: skip
     """
     Add and activate ``rows`` runs of ``n`` floats at ``y``, ``pitch`` floats apart.
 
-    ``more`` is what is added to the first of them, or 0; ``block`` is room for four words.
+    ``more`` is what is added to the first of them, or 0. ``block`` is scratch: 64 bytes, and
+    behind them ``room`` floats.
     """
     if n == pitch:
         n, rows = n * rows, 1
-    words = longs(block)
-    for r in range(rows):
-        at = y + r * pitch * 4
-        if more != 0:
-            here = matrix(floats(at), 1, n)[0]
+    if more != 0:
+        for r in range(rows):
+            here = matrix(floats(y + r * pitch * 4), 1, n)[0]
             _add_onto(matrix(floats(more + r * pitch * 4), 1, n)[0], here)
-        if function != 0:
-            words[0], words[1], words[2], words[3] = n, at, at, numbers
-            call_at(function, block, 0, 1)
+    if function != 0:
+        _activate_rows(function, numbers, y, rows, n, pitch, block, room)
 
 
 @jit
 def finish_rows(
     bias: int, function: int, numbers: int, more: int, y: int, rows: int, n: int, pitch: int,
-    block: int,
+    block: int, room: int,
 ) -> None:  # fmt: skip
     """As :func:`finish`, after ``n`` floats at ``bias`` were added to each run."""
     if bias != 0:
         for r in range(rows):
             here = matrix(floats(y + r * pitch * 4), 1, n)[0]
             _add_onto(matrix(floats(bias), 1, n)[0], here)
-    finish(function, numbers, more, y, rows, n, pitch, block)
+    finish(function, numbers, more, y, rows, n, pitch, block, room)
 
 
 def bind_after(epilogue: Epilogue, out: Array, threads: int) -> list[Run]:

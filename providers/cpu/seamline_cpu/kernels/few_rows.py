@@ -83,7 +83,7 @@ def _few_rows(a: Any, share: int, shares: int) -> None:
     if bias != 0 or more != 0 or a[_FUNCTION] != 0:
         finish_rows(
             bias, a[_FUNCTION], a[_NUMBERS], more, a[_Y] + 4 * low, m, high - low, n,
-            a[_BLOCKS] + 64 * share,
+            a[_BLOCKS] + 64 * share, 0,
         )  # fmt: skip
 
 

@@ -87,7 +87,7 @@ def _finish(a: Any, row: int, rows: int, column: int, columns: int, block: int) 
     if bias != 0 or more != 0 or a[_FUNCTION] != 0:
         finish_rows(
             bias, a[_FUNCTION], a[_NUMBERS], more, a[_Y] + shift, rows, columns, a[_N],
-            block,
+            block, (a[_STRIDE] - 64) // 4 - SPARE,
         )  # fmt: skip
 
 
@@ -125,7 +125,7 @@ def _packed(a: Any, share: int, shares: int) -> None:
         begin, column = start * ROWS, low * COLUMNS
         if begin < m and column < n:
             height, width = min(stop * ROWS, m) - begin, min(high * COLUMNS, n) - column
-            _finish(a, begin, height, column, width, spare)
+            _finish(a, begin, height, column, width, left)
 
 
 @command
