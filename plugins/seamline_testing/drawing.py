@@ -195,6 +195,10 @@ class Drawer:
         if self.extreme and self.operator in WHOLE:
             at = self.rng.random(shape) < 0.3
             found = np.where(at, self.rng.choice(_ends(kind), shape), found)
+        if self.operator == "ReduceProd" and self.form is not Form.DRAWN:
+            found = found | kind.type(
+                1
+            )  # of many factors a few even ones leave nothing
         return np.asarray(found)
 
     def divisors(self, shape: tuple[int, ...]) -> Array:
