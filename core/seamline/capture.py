@@ -66,15 +66,16 @@ class CapturedSegment:
         self._now = self._warm_up
         self._unverified = self.program.engine.capture.verify
 
-    def run(self) -> None:
-        """Run, record and replay, or replay."""
+    def run(self) -> object:
+        """Run, record and replay, or replay; gives what a run or replay wrongly gave."""
         try:
-            self._now()
+            return self._now()
         except CaptureMismatchError as error:
             self._quarantine(error)
             raise
         except RecordingError as error:
             self._lost(error)
+            return None
 
     @property
     def left(self) -> Mapping[str, str]:
@@ -87,9 +88,10 @@ class CapturedSegment:
         if recording is not None:
             recording.close()
 
-    def _warm_up(self) -> None:
-        self.executable.run()
+    def _warm_up(self) -> object:
+        given = self.executable.run()
         self._now = self._record
+        return given
 
     def _record(self) -> None:
         """Record, and do this run's work by it."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -56,8 +56,9 @@ def run(
     try:
         _feed(program, inputs)
         if profile is None:
-            for step, action in program.actions:  # noqa: B007 - named if it fails
-                action()
+            for step, action in program.actions:
+                if action() is not None:
+                    _refuse_given(step)
         else:
             for step, action in program.actions:
                 _profiled(program, step, action, profile)
@@ -82,6 +83,14 @@ def _feed(program: Program, inputs: Values) -> None:
         else:
             for write in writes:
                 write(value)
+
+
+def _refuse_given(step: Step) -> NoReturn:
+    """Refuse values that a segment gives: the plan has a place for each, and reads that."""
+    said = "its run() gave values, and all sizes are known; it is to give None"
+    if not isinstance(step, Segment):
+        raise KernelError(said, segment=step.id)
+    raise KernelError(said, provider=step.provider, segment=step.id, node=step.nodes[0])
 
 
 def _located(step: Step | None, error: Exception) -> KernelError:
@@ -126,8 +135,8 @@ def _profiled(program: Program, step: Step, action: Action, profile: Profile) ->
         and not step.sizes_at_run
     ):
         executable.timed(_clock, _reporter(program, step, profile))
-    else:
-        action()
+    elif action() is not None:
+        _refuse_given(step)
     end = _clock()
     if isinstance(step, Transfer):
         args = {"value": step.value, "nbytes": step.nbytes, "to": str(step.target)}

@@ -37,11 +37,11 @@ _EXTREME = (
     "Reshape Concat Split Slice Gather GatherElements Expand Tile Flatten Squeeze "
     "Unsqueeze Trilu Pad Atan Sigmoid Sum DepthToSpace SpaceToDepth"
 )
-# Operators of integers that are exact, or wrap as two's complement does. Not Pow, which
-# the standard lets anyone compute as a float.
+# Operators of integers that are exact, or wrap as two's complement does. Not Gemm, whose
+# alpha and beta are floats, nor Pow, which the standard lets anyone compute as a float.
 _WHOLE = (
     "Abs Add And ArgMax ArgMin BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Clip Concat CumSum "
-    "DepthToSpace Div Equal Expand Flatten Gather GatherElements Gemm Greater "
+    "DepthToSpace Div Equal Expand Flatten Gather GatherElements Greater "
     "GreaterOrEqual Identity Less LessOrEqual MatMul Max Min Mod Mul Neg NonZero Not Or "
     "PRelu Pad ReduceL1 ReduceMax ReduceMin ReduceProd ReduceSum ReduceSumSquare Relu "
     "Reshape Sign Slice SpaceToDepth Split Squeeze Sub Tile TopK Transpose Trilu Unsqueeze "
@@ -195,6 +195,10 @@ class Drawer:
         if self.extreme and self.operator in WHOLE:
             at = self.rng.random(shape) < 0.3
             found = np.where(at, self.rng.choice(_ends(kind), shape), found)
+        if self.operator == "ReduceProd" and self.form is not Form.DRAWN:
+            found = found | kind.type(
+                1
+            )  # of many factors a few even ones leave nothing
         return np.asarray(found)
 
     def divisors(self, shape: tuple[int, ...]) -> Array:
