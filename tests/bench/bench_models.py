@@ -1,7 +1,7 @@
 """
 Times real models beside onnxruntime: same feeds, same threads, in turns.
 
-    python -m tests.bench.bench_models [--rounds 30] [--threads 2] [--no-record] [MODEL ...]
+    python -m tests.bench.bench_models [--rounds 30] [--threads 2] [--no-record] [--name models] [MODEL ...]
 """
 
 from __future__ import annotations
@@ -74,6 +74,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--no-record", action="store_true")
+    parser.add_argument("--name", default="models", help="the record's")
     chosen = parser.parse_args()
     facts, rows, missing = machine(), [], []
     for name in chosen.models or BY_NAME:
@@ -103,7 +104,9 @@ def main():
     if missing:
         sections.append("Not measured:\n\n" + "\n".join(missing))
     if not chosen.no_record:
-        print(write_record("models", "Real models beside onnxruntime", sections, facts))
+        print(
+            write_record(chosen.name, "Real models beside onnxruntime", sections, facts)
+        )
 
 
 if __name__ == "__main__":
