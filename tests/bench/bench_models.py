@@ -2,7 +2,7 @@
 Times real models beside onnxruntime: same feeds, same threads, in turns.
 
     python -m tests.bench.bench_models [--rounds 30] [--threads 2] [--no-record]
-        [--unoptimized] [--processor-time] [MODEL ...]
+        [--unoptimized] [--processor-time] [--name NAME] [MODEL ...]
 
 ``--unoptimized`` takes turns with a third, the graph without optimization, and writes a
 record of its own. ``--processor-time`` counts what one thread ran, where other work would
@@ -101,6 +101,7 @@ def main():
     parser.add_argument("--no-record", action="store_true")
     parser.add_argument("--unoptimized", action="store_true")
     parser.add_argument("--processor-time", action="store_true")
+    parser.add_argument("--name", default="", help="the record's")
     chosen = parser.parse_args()
     clock, counted = time.perf_counter, f"{chosen.threads} threads each"
     if chosen.processor_time:
@@ -148,7 +149,7 @@ def main():
                 "graph-optimization",
                 f"{title}, with and without optimization",
             )
-        print(write_record(name, title, sections, facts))
+        print(write_record(chosen.name or name, title, sections, facts))
 
 
 if __name__ == "__main__":
