@@ -65,6 +65,9 @@ def infer_fused_conv(node: NodeView) -> list[ValueType | None]:
     dilations = tuple(node.attributes.get("dilations") or (1,) * rank)
     pads = tuple(node.attributes.get("pads") or (0,) * (2 * rank))
     mode = node.attributes.get("auto_pad", "NOTSET")
+    spans = {len(kernel), len(strides), len(dilations), len(pads) / 2}
+    if rank < 0 or spans != {rank}:  # its kernel refuses such a node, and says why
+        return [TensorType(x.dtype, None)]
     sizes: list[Dim] = []
     for axis, size in enumerate(x.shape[2:]):
         around = pads[axis] + pads[axis + rank] if mode == "NOTSET" else 0
