@@ -8,29 +8,28 @@ values lie at fixed places.
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 import numpy as np
 
-from seamline.claims import Claims, collect
-from seamline.constants import Constants
+from seamline.claims import Claims
 from seamline.engine import Capture, Engine
 from seamline.errors import BuildError, RunError, SeamlineError
 from seamline.folding import Folding
-from seamline.graph import Graph, load
-from seamline.levels import GraphOptimizationLevel, level_of
-from seamline.opened import Opened, open_providers
-from seamline.optimization import Optimized, optimize
-from seamline.placement import Placement, place
+from seamline.graph import Graph
+from seamline.levels import GraphOptimizationLevel
+from seamline.opened import Opened
+from seamline.optimization import Optimized
+from seamline.placement import Placement
 from seamline.planned import Plan
-from seamline.provider import Device, Provider
+from seamline.preparation import Fallback, Source, devices_of, prepare
+from seamline.provider import Provider
 from seamline.replacing import replace
 from seamline.runner import Runner
 from seamline.samples import weightless_feeds
@@ -40,16 +39,12 @@ from seamline.timings import Profile, Timings
 from seamline.variants import Variant, Variants
 
 if TYPE_CHECKING:
-    import onnx
-    import onnx_ir as ir
-
     from seamline.explain import Explanation
     from seamline.limits import LoadLimits
     from seamline.settings import Settings
 
 __all__ = ["Fallback", "Pipeline", "SeamlineWarning"]
 
-Fallback = Literal["error", "warn", "allow"]
 _REPLACEMENTS = 16  # builds that may fail before a session gives up
 
 
@@ -88,7 +83,7 @@ class Pipeline:
     @classmethod
     def open(
         cls,
-        source: str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model,
+        source: Source,
         *,
         providers: Sequence[str | tuple[str, Mapping[str, Any]]] = ("cpu",),
         pins: Mapping[str, str] | None = None,
@@ -138,34 +133,28 @@ class Pipeline:
         ModelError, ProviderError, PlanError
             See :mod:`seamline.errors`.
         """
-        _check_choices(providers, fallback, programs)
-        policy = SeamPolicy(seams, max_seams)
-        level = level_of(graph_optimization_level)
-        with ExitStack() as stack:
-            graph = load(source, limits=limits)
-            opened = open_providers(
-                providers, fallback, settings, tuple(plugins), deadline=deadline
+        if type(programs) is not int or programs < 1:
+            raise ValueError(
+                f"programs= is a count, 1 or more; it was given {programs!r}"
             )
-            stack.callback(opened.close)
-            asked = list(opened.providers.values())
-            chosen = {
-                pin: opened.aliases.get(who, who) for pin, who in (pins or {}).items()
-            }
-            optimized = optimize(graph, asked, level=level, pins=chosen)
-            graph = optimized.graph
-            constants = Constants(graph)
-            claims = collect(graph, asked, constants)
-            notes = _quarantined(claims, opened, fallback)
-            placement = place(claims, _devices(opened), named=opened.named, pins=chosen)
-            capture = Capture(record, verify_capture)
-            variants = Variants(graph, opened, placement, policy, programs, capture)
-            stack.callback(variants.close)
-            variants.of(frozenset(), constants)
-            self = cls(
-                graph, opened, fallback, chosen, [], claims, placement, variants,
-                optimized, stack,
+        policy = SeamPolicy(seams, max_seams)
+        with ExitStack() as stack:
+            ready = prepare(
+                stack, source, providers, pins=pins, fallback=fallback, limits=limits,
+                level=graph_optimization_level, deadline=deadline, settings=settings,
+                plugins=plugins,
             )  # fmt: skip
-            self._note(*notes, *_fallbacks(placement))
+            capture = Capture(record, verify_capture)
+            variants = Variants(
+                ready.graph, ready.opened, ready.placement, policy, programs, capture
+            )
+            stack.callback(variants.close)
+            variants.of(frozenset(), ready.constants)
+            self = cls(
+                ready.graph, ready.opened, fallback, ready.pins, [], ready.claims,
+                ready.placement, variants, ready.optimized, stack,
+            )  # fmt: skip
+            self._note(*ready.notes)
             self._stack = stack.pop_all()
         return self
 
@@ -292,7 +281,7 @@ class Pipeline:
             error,
             self.claims,
             self.placement,
-            _devices(self.opened),
+            devices_of(self.opened),
             named=self.opened.named,
             pins=self.pins,
         )
@@ -347,39 +336,3 @@ class Pipeline:
         with self._lock:
             self._closed = True
             self._stack.close()
-
-
-def _check_choices(providers: object, fallback: object, programs: object) -> None:
-    """Refuse what is none of the values that an argument takes."""
-    if isinstance(providers, str):
-        raise TypeError(
-            f"providers= is a list of names; it was given the text {providers!r}: write "
-            f"[{providers!r}]"
-        )
-    if fallback not in ("error", "warn", "allow"):
-        raise ValueError(
-            f"fallback= takes 'error', 'warn' or 'allow'; it was given {fallback!r}"
-        )
-    if type(programs) is not int or programs < 1:
-        raise ValueError(f"programs= is a count, 1 or more; it was given {programs!r}")
-
-
-def _devices(opened: Opened) -> dict[str, Device]:
-    return {name: provider.device for name, provider in opened.providers.items()}
-
-
-def _quarantined(claims: Claims, opened: Opened, fallback: Fallback) -> list[str]:
-    """Say which providers were dropped or set aside; raise if one may not be."""
-    notes = list(opened.notes)
-    for broken in claims.quarantined.values():
-        if fallback == "error" and broken.provider in opened.named:
-            raise broken
-        notes.append(str(broken))
-    return notes
-
-
-def _fallbacks(placement: Placement) -> Iterator[str]:
-    for node, said in placement.fallbacks.items():
-        who = placement.choices[node].provider
-        why = "; ".join(f"{name}: {reason}" for name, reason in said.items())
-        yield f"node {node!r} falls back to {who}: {why}"

@@ -9,22 +9,21 @@ nothing.
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Container, Mapping, Sequence
 
 import attrs
 
 from seamline.claims import CORE, Claims
 from seamline.collector import collector_paused
-from seamline.errors import PinError, UnclaimedNodeError, near
+from seamline.errors import PinError, UnclaimedNodeError
 from seamline.graph import Node
+from seamline.pins import pinned_nodes, refuse_pin
 from seamline.provider import HOST, Claim, Cost, Device
 
 __all__ = ["LATER", "Choice", "Placement", "Rates", "place"]
 
-LATER = (
-    "later"  #: stands in for a provider until the types of a node's inputs are known
-)
+#: Stands in for a provider until the types of a node's inputs are known.
+LATER = "later"
 _LATER = Claim(LATER, "nobody can be asked before the types of its inputs are known")
 
 
@@ -130,7 +129,7 @@ def place(
         Nodes that no provider claims; lists every refusal.
     """
     nodes = list(claims.graph.walk())
-    pinned = _pinned(nodes, pins or {}, devices)
+    pinned = pinned_nodes(nodes, pins or {}, devices)
     made = {name for node in nodes for name in node.writes}
     choices: dict[str, Choice] = {}
     unclaimed: dict[str, str] = {}
@@ -138,7 +137,7 @@ def place(
     for node in nodes:
         offers = claims.answers[node.name]
         if CORE in offers:
-            _refuse_pin(node, pinned.get(node.name))
+            refuse_pin(node, pinned.get(node.name))
             choices[node.name] = _core_choice(claims, node)
             continue
         if (open_yet := _open_yet(claims, node, made)) and not claims.offers(node.name):
@@ -179,21 +178,6 @@ def _later(
     provider, pin = pinned
     reason = f"pinned by {pin!r}, asked {when}"
     return Choice(provider, devices[provider], _LATER, reason, pinned=True)
-
-
-def _refuse_pin(node: Node, pinned: tuple[str, str] | None) -> None:
-    """Refuse a pin that names a node of the core's; a pattern may sweep over it."""
-    if pinned is not None and pinned[1] in (node.name, *_operator_names(node)):
-        raise PinError(
-            f"pin {pinned[1]!r} puts node {node.name!r} ({node.qualified_op}) on "
-            f"{pinned[0]!r}, and the core itself runs that operator on the host; pin the "
-            "nodes of its bodies"
-        )
-
-
-def _operator_names(node: Node) -> tuple[str, ...]:
-    own = () if node.domain else (f"ai.onnx::{node.op_type}",)
-    return (node.op_type, node.qualified_op, *own)
 
 
 def _core_choice(claims: Claims, node: Node) -> Choice:
@@ -261,48 +245,6 @@ def _cheaper(now: Choice, other: Choice, rates: Mapping[str, Rates]) -> Choice:
         f"and {here * 1e6:.1f} us on {now.provider}"
     )
     return attrs.evolve(other, reason=reason)
-
-
-def _pinned(
-    nodes: Sequence[Node], pins: Mapping[str, str], devices: Mapping[str, Device]
-) -> dict[str, tuple[str, str]]:
-    """Give for each pinned node its provider and the pin; every pin must match."""
-    names = {node.name: node for node in nodes}
-    ranked: list[tuple[int, str, list[str]]] = []
-    for pin, provider in pins.items():
-        if not isinstance(provider, str):
-            raise PinError(
-                f"pin {pin!r} -> {provider!r}: a provider is given by its name"
-            )
-        if provider not in devices:
-            raise PinError(
-                f"pin {pin!r} -> {provider!r}: the session has no such provider"
-                f"{near(provider, devices)} (it has: {', '.join(devices)})"
-            )
-        ranked.append(_matches(pin, nodes, names))
-    found: dict[str, tuple[str, str]] = {}
-    for _, pin, matched in sorted(ranked, key=lambda item: item[0]):
-        for name in matched:
-            found.setdefault(name, (pins[pin], pin))
-    return found
-
-
-def _matches(
-    pin: str, nodes: Sequence[Node], names: Mapping[str, Node]
-) -> tuple[int, str, list[str]]:
-    if pin in names:
-        return 0, pin, [pin]
-    by_pattern = [name for name in names if fnmatch.fnmatchcase(name, pin)]
-    if by_pattern:
-        return 1, pin, by_pattern
-    by_op = [n.name for n in nodes if pin in _operator_names(n)]
-    if by_op:
-        return 2, pin, by_op
-    candidates = [*names, *{n.op_type for n in nodes}]
-    raise PinError(
-        f"pin {pin!r} matches no node name, pattern or operator of the model"
-        f"{near(pin, candidates)}"
-    )
 
 
 def _keep_pin(
