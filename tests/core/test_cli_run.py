@@ -150,7 +150,7 @@ def test_providers_take_options_and_pins_place_nodes(seamline, model):
         )
     )  # fmt: skip
     data = json.loads(out)
-    assert data["providers"][0]["options"] == {"num_threads": 1, "pinning": "auto"}
+    assert data["providers"][0]["options"]["num_threads"] == 1
     who = {node["op"]: node["provider"] for node in data["plan"]["nodes"].values()}
     assert who == {"Mul": "cpu", "Abs": "reference", "Add": "cpu", "ReduceSum": "cpu"}
 
