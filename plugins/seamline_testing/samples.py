@@ -153,8 +153,14 @@ def far_from(got: Array, want: Array) -> str:
         wrong = got != want
     else:
         wide = got.astype(np.float64)
-        slack = 0.01 * max(1.0, float(np.abs(want).max(initial=0)))
-        wrong = ~(np.abs(wide - want) <= slack)  # NaN is wrong too
+        finite = np.abs(want[np.isfinite(want)])
+        slack = 0.01 * max(1.0, float(finite.max(initial=0)))
+        with np.errstate(
+            invalid="ignore"
+        ):  # of equal infinities there is no difference
+            wrong = ~(
+                (wide == want) | (np.abs(wide - want) <= slack)
+            )  # NaN is wrong too
     if not wrong.any():
         return ""
     at = tuple(int(i) for i in np.argwhere(wrong)[0])

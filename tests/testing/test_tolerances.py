@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from seamline_testing.comparing import difference, differences
+from seamline_testing.samples import far_from
 from seamline_testing.tolerances import CLASSES, class_of, tolerance_for
 
 EPS = 2.0**-23
@@ -106,3 +107,11 @@ def test_text_is_compared_by_value():
     one = np.array(["a", "b\0"], object)
     assert not difference(one, np.array(["a", "b\0"], object), "exact")
     assert difference(one, np.array(["a", "b"], object), "exact")
+
+
+def test_gross_errors_are_seen_beside_infinities_and_equal_infinities_are_none():
+    want = np.array([np.inf, 1, -np.inf], np.float32)
+    assert not far_from(want.copy(), want)
+    assert "2 of 3" in far_from(np.array([np.inf, 2, np.inf], np.float32), want)
+    assert "1 of 3" in far_from(np.array([1, 1, -np.inf], np.float32), want)
+    assert "1 of 3" in far_from(np.array([np.nan, 1, -np.inf], np.float32), want)
