@@ -153,6 +153,8 @@ def far_from(got: Array, want: Array) -> str:
         wrong = got != want
     else:
         wide = got.astype(np.float64)
+        with np.errstate(over="ignore"):  # what the type cannot hold is infinite in it
+            want = want.astype(got.dtype).astype(np.float64)
         finite = np.abs(want[np.isfinite(want)])
         slack = 0.01 * max(1.0, float(finite.max(initial=0)))
         with np.errstate(
