@@ -100,6 +100,8 @@ def write_record(name, title, sections, facts):
     """
     Write ``docs/performance/<date>-<name>.md``, and give its path.
 
+    A second of one day gets a number; the one before it stays, and names its successor.
+
     Parameters
     ----------
     sections
@@ -108,9 +110,17 @@ def write_record(name, title, sections, facts):
         What :func:`machine` said before measuring began.
     """
     RECORDS.mkdir(parents=True, exist_ok=True)
-    path = RECORDS / f"{facts['date'][:10]}-{name}.md"
+    day = facts["date"][:10]
+    path, before, number = RECORDS / f"{day}-{name}.md", None, 1
+    while path.exists():
+        before, number = path, number + 1
+        path = RECORDS / f"{day}-{name}-{number}.md"
     text = "\n\n".join([f"# {title}", table(("", ""), facts.items()), *sections])
     path.write_text(text + "\n", "utf-8")
+    if before is not None:
+        title, rest = before.read_text("utf-8").split("\n", 1)
+        said = f"Superseded by [{path.stem}]({path.name})."
+        before.write_text(f"{title}\n\n{said}\n{rest}", "utf-8")
     return path
 
 
