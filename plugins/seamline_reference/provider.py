@@ -153,7 +153,12 @@ def _run_of(view: NodeView) -> Callable[..., tuple[Array | None, ...]]:
     asked = list(node.writes)
 
     def run(*inputs: Array | None, **attributes: object) -> tuple[Array | None, ...]:
-        feeds = {n: a for n, a in zip(node.inputs, inputs, strict=False) if n}
+        # Copies: some of its operators write what they were given.
+        feeds = {
+            n: None if a is None else a.copy()
+            for n, a in zip(node.inputs, inputs, strict=False)
+            if n
+        }
         given = dict(zip(asked, evaluator.run(asked, feeds), strict=True))
         return tuple(
             [
