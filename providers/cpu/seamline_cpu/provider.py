@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Mapping
 from typing import Any, cast
@@ -22,7 +23,8 @@ from seamline.provider import (
 )
 from seamline_cpu.blas_threads import BlasThreads
 from seamline_cpu.capturable import not_capturable
-from seamline_cpu.commands import all_commands
+from seamline_cpu.commands import all_commands, putting_off
+from seamline_cpu.compiling import compile_all
 from seamline_cpu.cores import read_pinning, usable
 from seamline_cpu.crew import crew, pin, unpin
 from seamline_cpu.jit_cache import counts, folders
@@ -44,9 +46,12 @@ class CpuSegment(KernelSegment):
     ----------
     binding
         Counts bindings: a recording holds one of them.
+    compilers
+        Processes that compile what is missing; more than 1 for ``seamline warm`` only.
     """
 
     limit: BlasThreads = attrs.field(kw_only=True)
+    compilers: int = attrs.field(default=1, kw_only=True)
     binding: int = attrs.field(default=0, init=False)
     _parts: list[Part] | None = attrs.field(default=None, init=False)
 
@@ -59,7 +64,19 @@ class CpuSegment(KernelSegment):
         """Make every node's function over the arrays given."""
         self.binding += 1
         self._parts = None
+        if self.compilers > 1:
+            self._compile(views, workspaces, host)
         KernelSegment.bind(self, views, workspaces, host)
+
+    def _compile(self, *bound: Any) -> None:
+        """Compile what binding needs, by several processes; errors are left to binding."""
+        compiled, wanted = -1, 0
+        while compiled < wanted:
+            compiled = wanted
+            with putting_off() as commands, contextlib.suppress(Exception):
+                KernelSegment.bind(self, *bound)
+            wanted += len(commands)
+            compile_all(commands, self.compilers)
 
     def run(self) -> Mapping[str, Array] | None:
         """Put the limit in place, and call every function in order."""
@@ -133,6 +150,7 @@ class CpuProvider(KernelProvider):
         except ValueError as error:
             raise ProviderOptionError("cpu", str(error)) from error
         self._open = True
+        self._compilers = 1
         self._limit = BlasThreads(chosen["num_threads"])
 
     def claim(self, node: NodeView) -> Claim | Refusal:
@@ -152,6 +170,7 @@ class CpuProvider(KernelProvider):
             made.context,
             made.options,
             limit=self._limit,
+            compilers=self._compilers,
         )
 
     def facts(self) -> Mapping[str, object]:
@@ -176,9 +195,12 @@ class CpuProvider(KernelProvider):
     def warm(self) -> str:
         """Compile every command, or load it from the cache; say how many there are."""
         made = all_commands()
-        for one in made:
-            one.address  # noqa: B018 - asking for it compiles
+        compile_all(made, usable())
         return f"{len(made)} commands are ready"
+
+    def warming(self) -> None:
+        """Compile what models need by as many processes as there are cores, from now on."""
+        self._compilers = usable()
 
     def close(self) -> None:
         """Give BLAS back the number of threads that it had; a second call does nothing."""
