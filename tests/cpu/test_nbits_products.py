@@ -17,7 +17,7 @@ from seamline_cpu.instruction_sets import lacking
 from seamline_cpu.kernels import nbits_int8
 from seamline_cpu.kernels.nbits_choice import VARIANTS, choice, is_int8
 from seamline_cpu.kernels.nbits_layout import Form, Source, pack
-from seamline_cpu.kernels.nbits_many import by_panels
+from seamline_cpu.kernels.nbits_many import by_pieces
 from seamline_cpu.kernels.nbits_product import Product, padded_bias
 
 BF16 = ml_dtypes.bfloat16
@@ -245,7 +245,7 @@ def test_pieces_that_are_unpacked_for_many_rows_give_the_product(n, k, form):
         x, y = rows_of(m, k), np.full((m, n), np.nan, np.float32)
         bias = np.arange(n, dtype=np.float32)
         added = padded_bias(bias, len(made.data))
-        for run in by_panels(made, x, "float32", added, y, 2, variant=variant):
+        for run in by_pieces(made, x, "float32", added, y, 2, variant=variant):
             run()
         assert error(y, x.astype(float) @ w.T + bias) < 1e-6
 

@@ -4,7 +4,7 @@ Packed codes times float32 activations: codes become floats in registers.
 A code minus its zero point is exact. Few rows: a step's products are added up and scaled
 once, since the unpacking is the work. From :data:`FOLDED` rows on the scale is taken into
 the weight, which serves all rows, and every sum stays in its register along all of K. From
-some dozen rows on it is quicker to unpack to memory (:mod:`.nbits_panels`).
+some dozen rows on it is quicker to unpack to memory (:mod:`.nbits_pieces`).
 """
 
 from __future__ import annotations

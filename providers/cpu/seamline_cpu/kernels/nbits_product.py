@@ -30,13 +30,13 @@ from seamline_cpu.kernels.nbits_commands import (
 )
 from seamline_cpu.kernels.nbits_layout import GROUP, Packed
 from seamline_cpu.kernels.nbits_many import (
-    PANELS_FROM,
-    by_panels,
+    by_pieces,
     by_tiles,
     fill,
     room,
     weights_of,
 )
+from seamline_cpu.kernels.nbits_plans import pieces_of
 from seamline_cpu.vectors import REGISTER
 
 __all__ = ["Product", "padded_bias"]
@@ -104,8 +104,8 @@ class Product:
         many = (self.packed, source, kind, bias, out, self.threads)
         if self.variant == "amx" and len(x) >= FROM_ROWS:
             runs += by_tiles(*many)
-        elif not self.int8 and len(x) >= PANELS_FROM[REGISTER[self.vectors]]:
-            runs += by_panels(*many, variant=self.vectors)
+        elif not self.int8 and len(x) >= pieces_of(self.vectors).least:
+            runs += by_pieces(*many, variant=self.vectors)
         else:
             runs += self._multiplied(source, kind, bias, out)
         if out is not y:
