@@ -17,11 +17,25 @@ from typing import Any
 
 from seamline_cpu.ir import types
 from seamline_cpu.jit import native
+from seamline_cpu.tiles import LANES
 from seamline_cpu.vectors import F32, I64, Vectors, vector
 
-__all__ = ["emit_row_tile", "row_tile"]
+__all__ = ["APART", "HEIGHTS", "WIDEST", "emit_row_tile", "height", "row_tile"]
 
-_UNROLLED = 4  # of K in a turn of the loop; depths are multiples of it
+#: Variant of the widest registers here; of a variant only their width counts in a tile.
+WIDEST = "avx512vnni" if LANES == 16 else "avx2"
+APART = 16  #: floats between rows beside K, so that they are in different cache sets
+#: By 32-bit lanes in a register: heights of tiles two registers wide (four where registers
+#: are of four lanes), and the time of a row in each beside the best.
+HEIGHTS = {16: {8: 1.02, 13: 1.0, 14: 1.0}, 8: {4: 1.04, 6: 1.0}, 4: {3: 1.0}}
+
+_UNROLLED = 4  # of K in a turn of the loop
+
+
+def height(rows: int, lanes: int = LANES) -> int:
+    """Give the height of tiles that takes least for so many rows."""
+    times = HEIGHTS[lanes]
+    return min(times, key=lambda h: (-(-rows // h) * h * times[h], h))
 
 
 def row_tile(variant: str, rows: int, wide: int, pitch: int) -> Any:
@@ -29,7 +43,7 @@ def row_tile(variant: str, rows: int, wide: int, pitch: int) -> Any:
     Make the intrinsic that computes ``rows`` by ``wide`` registers of a product.
 
     Its arguments are int64: the left rows, ``pitch`` bytes apart; the right matrix, (depth,
-    columns of the tile); the depth, a multiple of 4; what sums begin with, and the bytes
+    columns of the tile); the depth; what sums begin with, and the bytes
     between its rows, or 0 for one row that serves all; the output, and the bytes between its
     rows; how many of its rows there are from here on, at least one, and how many columns.
     """
@@ -54,11 +68,11 @@ def emit_row_tile(v: Vectors, rows: int, wide: int, pitch: int, args: Any) -> No
     whole = b.icmp_signed(">=", columns, v.constant(I64, wide * v.lanes))
     begun = _begun(v, rows, wide, whole, given, given_pitch, high, columns)
 
-    def some(i: Any, sums: list[Any]) -> list[Any]:
+    def some(i: Any, sums: list[Any], count: int) -> list[Any]:
         sums = list(sums)
-        near = v.add(left, v.times(i, 4 * _UNROLLED))
-        panel = v.add(right, v.times(i, wide * line * _UNROLLED))
-        for k in range(_UNROLLED):
+        near = v.add(left, v.times(i, 4 * count))
+        panel = v.add(right, v.times(i, wide * line * count))
+        for k in range(count):
             at = [v.add(panel, line * (k * wide + part)) for part in range(wide)]
             weights = [v.load(kind, place, 4) for place in at]
             for row in range(rows):
@@ -68,7 +82,11 @@ def emit_row_tile(v: Vectors, rows: int, wide: int, pitch: int, args: Any) -> No
                     sums[place] = v.multiply_add(x, weight, sums[place])
         return sums
 
-    sums = v.loop(b.sdiv(depth, v.constant(I64, _UNROLLED)), begun, some)
+    many = v.constant(I64, _UNROLLED)
+    turns = b.sdiv(depth, many)
+    sums = v.loop(turns, begun, lambda i, held: some(i, held, _UNROLLED))
+    done, rest = b.mul(turns, many), b.srem(depth, many)
+    sums = v.loop(rest, sums, lambda i, held: some(b.add(i, done), held, 1))
     _store(v, rows, wide, whole, sums, y, y_pitch, high, columns)
 
 

@@ -13,13 +13,9 @@ from seamline_cpu.commands import bind
 from seamline_cpu.huge_pages import huge
 from seamline_cpu.kernels.nbits_amx import AMX_SLOTS, SCRATCH, amx_products, tiled
 from seamline_cpu.kernels.nbits_layout import GROUP, Packed
-from seamline_cpu.kernels.nbits_pieces import (
-    APART,
-    PIECE_SLOTS,
-    in_pieces,
-    piece_products,
-)
+from seamline_cpu.kernels.nbits_pieces import PIECE_SLOTS, in_pieces, piece_products
 from seamline_cpu.kernels.nbits_plans import Plan, plan
+from seamline_cpu.row_tiles import APART
 from seamline_cpu.vectors import REGISTER, Vectors
 
 __all__ = ["by_pieces", "by_tiles", "fill", "room", "weights_of"]

@@ -24,12 +24,11 @@ from seamline_cpu.kernels.nbits_activations import widener
 from seamline_cpu.kernels.nbits_float import Weights
 from seamline_cpu.kernels.nbits_layout import GROUP, Form
 from seamline_cpu.kernels.nbits_tiles import AHEAD, parts_of
-from seamline_cpu.row_tiles import row_tile
+from seamline_cpu.row_tiles import APART, row_tile
 from seamline_cpu.vectors import REGISTER, Vectors
 
-__all__ = ["APART", "PIECE_SLOTS", "in_pieces", "piece_products"]
+__all__ = ["PIECE_SLOTS", "in_pieces", "piece_products"]
 
-APART = 16  #: floats between rows of a piece, so that they are in different cache sets
 (_NEXT_AT, _NEXT, _M, _K, _A, _A_PITCH, _X, _X_ROWS, _DEPTH, _W, _ACROSS, _RECORD, _AFTER,
  _BLOCKS, _BLOCK, _STEPS, _BIAS, _Y, _N, _GROUPS, _PER, _HIGH, _SCRATCH,
  _STRIDE) = range(24)  # fmt: skip

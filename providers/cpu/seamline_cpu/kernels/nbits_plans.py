@@ -7,10 +7,9 @@ several shapes, each beside the others and onnxruntime in turns.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import attrs
 
+from seamline_cpu.row_tiles import HEIGHTS, height
 from seamline_cpu.vectors import REGISTER
 
 __all__ = ["Pieces", "Plan", "pieces_of", "plan", "said"]
@@ -27,8 +26,6 @@ class Pieces:
     ----------
     least
         Rows from which weights are unpacked to memory; fewer take them from registers.
-    heights
-        Of register tiles, and the time of a row in each beside the best.
     wide
         Registers of columns in a tile.
     piece
@@ -40,7 +37,6 @@ class Pieces:
     """
 
     least: int
-    heights: Mapping[int, float]
     wide: int
     piece: int
     high: int
@@ -49,9 +45,9 @@ class Pieces:
 
 #: By 32-bit lanes in a register.
 _TABLE = {
-    16: Pieces(17, {8: 1.02, 13: 1.0, 14: 1.0}, 2, 256, 512, 8),
-    8: Pieces(6, {4: 1.04, 6: 1.0}, 2, 256, 192, 8),
-    4: Pieces(8, {3: 1.0}, 4, 256, 192, 8),
+    16: Pieces(17, 2, 256, 512, 8),
+    8: Pieces(6, 2, 256, 192, 8),
+    4: Pieces(8, 4, 256, 192, 8),
 }
 
 
@@ -85,8 +81,8 @@ def pieces_of(variant: str) -> Pieces:
 def plan(variant: str, m: int, n: int, block: int, threads: int) -> Plan:
     """Plan the product of ``m`` rows by ``n`` rows of weights, in blocks of ``block``."""
     fits = pieces_of(variant)
-    rows = min(fits.heights, key=lambda h: (-(-m // h) * h * fits.heights[h], h))
-    panels = -(-n // (fits.wide * REGISTER[variant]))
+    lanes = REGISTER[variant]
+    rows, panels = height(m, lanes), -(-n // (fits.wide * lanes))
     # Where there are few panels the threads divide the rows too.
     parts = max(-(-m // fits.high), -(-2 * threads // panels) if threads > 1 else 1)
     high = -(-m // (parts * rows)) * rows
@@ -101,7 +97,7 @@ def plan(variant: str, m: int, n: int, block: int, threads: int) -> Plan:
 def said(variant: str) -> str:
     """Say in words for a claim how float32 rows are multiplied."""
     fits = pieces_of(variant)
-    heights = " or ".join(str(h) for h in sorted(fits.heights))
+    heights = " or ".join(str(h) for h in sorted(HEIGHTS[REGISTER[variant]]))
     return (
         f"below {fits.least} rows weights become float32 in registers, from there on in "
         f"pieces of {fits.piece} of K by {fits.wide * REGISTER[variant]} columns, for tiles "
