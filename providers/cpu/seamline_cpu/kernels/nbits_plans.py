@@ -15,6 +15,7 @@ from seamline_cpu.vectors import REGISTER
 __all__ = ["Pieces", "Plan", "pieces_of", "plan", "said"]
 
 _EACH = 0.1  # of a panel's time: what a turn costs beside its panels
+_UNPACKED = 4  # rows whose products take as long as to unpack a panel
 
 
 @attrs.frozen
@@ -83,14 +84,22 @@ def plan(variant: str, m: int, n: int, block: int, threads: int) -> Plan:
     fits = pieces_of(variant)
     lanes = REGISTER[variant]
     rows, panels = height(m, lanes), -(-n // (fits.wide * lanes))
-    # Where there are few panels the threads divide the rows too.
-    parts = max(-(-m // fits.high), -(-2 * threads // panels) if threads > 1 else 1)
-    high = -(-m // (parts * rows)) * rows
-    turns = -(-m // high)
-    per = min(
-        range(1, fits.most + 1),
-        key=lambda each: -(-turns * -(-panels // each) // threads) * (each + _EACH),
-    )
+    heights, least = -(-m // rows), -(-m // fits.high)
+
+    def time(way: tuple[int, int]) -> float:
+        """Give what the thread that is last takes, by panels of rows."""
+        per, high = way
+        turns = -(-m // high) * -(-panels // per)
+        return -(-turns // threads) * (per + _EACH) * (high + _UNPACKED)
+
+    # Few panels for many threads: these divide the rows too.
+    parts = range(least, min(heights, least + 2 * threads) + 1)
+    ways = [
+        (per, -(-heights // count) * rows)
+        for count in parts
+        for per in range(1, fits.most + 1)
+    ]
+    per, high = min(ways, key=time)
     return Plan(rows, fits.wide, max(fits.piece, block), per, high)
 
 
