@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import attrs
 
+from seamline_cpu.kernels.tile_turns import divided
 from seamline_cpu.row_tiles import HEIGHTS, height
 from seamline_cpu.vectors import REGISTER
 
 __all__ = ["Pieces", "Plan", "pieces_of", "plan", "said"]
-
-_EACH = 0.1  # of a panel's time: what a turn costs beside its panels
-_UNPACKED = 4  # rows whose products take as long as to unpack a panel
 
 
 @attrs.frozen
@@ -84,23 +82,10 @@ def plan(variant: str, m: int, n: int, block: int, threads: int) -> Plan:
     fits = pieces_of(variant)
     lanes = REGISTER[variant]
     rows, panels = height(m, lanes), -(-n // (fits.wide * lanes))
-    heights, least = -(-m // rows), -(-m // fits.high)
-
-    def time(way: tuple[int, int]) -> float:
-        """Give what the thread that is last takes, by panels of rows."""
-        per, high = way
-        turns = -(-m // high) * -(-panels // per)
-        return -(-turns // threads) * (per + _EACH) * (high + _UNPACKED)
-
-    # Few panels for many threads: these divide the rows too.
-    parts = range(least, min(heights, least + 2 * threads) + 1)
-    ways = [
-        (per, -(-heights // count) * rows)
-        for count in parts
-        for per in range(1, fits.most + 1)
-    ]
-    per, high = min(ways, key=time)
-    return Plan(rows, fits.wide, max(fits.piece, block), per, high)
+    turns = divided(
+        m, rows, panels, threads, most_rows=fits.high, most_panels=fits.most
+    )
+    return Plan(rows, fits.wide, max(fits.piece, block), turns.per, turns.high)
 
 
 def said(variant: str) -> str:

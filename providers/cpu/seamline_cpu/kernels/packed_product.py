@@ -6,7 +6,7 @@ the left one has few rows. Here a constant is packed for the session, in panels 
 ``COLUMNS`` columns. K is cut into pieces: a panel's piece fits into a core's first cache,
 and the same piece of a block of left rows, which a thread copies to where rows are a
 constant number of bytes apart (:mod:`seamline_cpu.row_tiles`), stays in its second cache
-while every panel passes by. Threads divide the panels or the rows. These are commands: they
+while panels pass by. Threads take turns at blocks of both. These are commands: they
 share the provider's workers, where BLAS brings its own, which spin and wait for each other
 when cores are busy.
 """
@@ -20,11 +20,14 @@ import numpy as np
 
 from seamline.kernels import Run
 from seamline.provider import Array
+from seamline_cpu.atomics import fetch_add
+from seamline_cpu.binding import in_order
 from seamline_cpu.commands import Command, bind, command
 from seamline_cpu.folds import copy_floats
 from seamline_cpu.huge_pages import huge
 from seamline_cpu.jit import jit
 from seamline_cpu.kernels.epilogues import PLAIN, Epilogue, finish_rows
+from seamline_cpu.kernels.tile_turns import divided
 from seamline_cpu.row_tiles import APART, WIDEST, height, row_tile
 from seamline_cpu.tiles import COLUMNS, LANES
 
@@ -33,12 +36,12 @@ __all__ = ["packed"]
 f4 = np.float32
 _PIECE = 256  # most floats of K taken at once
 _PITCH = 4 * (_PIECE + APART)
-_HIGH = 192  # rows in a block: their piece takes 200 KiB of a core's second cache
-_LARGE = 1 << 20  # bytes of a right matrix that threads had better not all read
+_HIGH = 192  # rows in a turn: their piece takes 200 KiB of a core's second cache
+_MOST = 512 // COLUMNS  # panels in a turn, for which rows are copied once
 _ZEROS = 4 * COLUMNS  # bytes that sums begin with
 _SHARED_FROM = 1 << 18  # multiply-adds from which more threads pay
-(_A, _B, _Y, _M, _K, _N, _ACROSS, _LEFT, _STRIDE, _STEP, _PARTS, _DEEP, _BIAS, _FUNCTION,
- _NUMBERS, _MORE) = range(16)  # fmt: skip
+(_NEXT_AT, _NEXT, _A, _B, _Y, _M, _K, _N, _ACROSS, _LEFT, _STRIDE, _PER, _HEIGHT, _DEEP, _BIAS,
+ _FUNCTION, _NUMBERS, _MORE) = range(18)  # fmt: skip
 
 
 @jit
@@ -54,25 +57,30 @@ def _finish(a: Any, row: int, rows: int, column: int, columns: int, block: int) 
         )  # fmt: skip
 
 
+@command
+def _begun(a: Any, share: int, shares: int) -> None:
+    """Start the counter anew: a child that was forked in a run would find it anywhere."""
+    a[_NEXT] = 0
+
+
 @functools.cache
 def _products(rows: int) -> Command:
-    """Give the command whose tiles are so high; shares are of the rows, or of the panels."""
+    """Give the command whose tiles are so high."""
     tile = row_tile(WIDEST, rows, COLUMNS // LANES, _PITCH)
 
     def run(a: Any, share: int, shares: int) -> None:
-        m, depth, n, deep = a[_M], a[_K], a[_N], a[_DEEP]
-        panels, heights = (n + COLUMNS - 1) // COLUMNS, (m + rows - 1) // rows
-        by_rows = a[_PARTS]
-        first, end, low, high = 0, heights, 0, panels
-        if by_rows:
-            first, end = heights * share // shares, heights * (share + 1) // shares
-        else:
-            low, high = panels * share // shares, panels * (share + 1) // shares
+        m, depth, n, deep, per = a[_M], a[_K], a[_N], a[_DEEP], a[_PER]
+        panels = (n + COLUMNS - 1) // COLUMNS
+        spans = (panels + per - 1) // per
+        every = spans * ((m + a[_HEIGHT] - 1) // a[_HEIGHT])
         left = a[_LEFT] + share * a[_STRIDE]
         zeros = left + a[_STRIDE] - _ZEROS
-        end, width = min(end * rows, m), min(high * COLUMNS, n) - low * COLUMNS
-        for begin in range(first * rows, end, a[_STEP]):
-            count = min(a[_STEP], end - begin)
+        while True:
+            turn = fetch_add(a[_NEXT_AT], 1)
+            if turn >= every:
+                return
+            begin, low = turn // spans * a[_HEIGHT], turn % spans * per
+            count, high = min(a[_HEIGHT], m - begin), min(low + per, panels)
             y = a[_Y] + 4 * begin * n
             for start in range(0, depth, deep):
                 wide = min(deep, depth - start)
@@ -86,39 +94,29 @@ def _products(rows: int) -> Command:
                         given, pitch = (to, 4 * n) if start > 0 else (zeros, 0)
                         tile(left + r * _PITCH, right, wide, given, pitch, to, 4 * n,
                              count - r, n - p * COLUMNS)  # fmt: skip
+            width = min(high * COLUMNS, n) - low * COLUMNS
             _finish(a, begin, count, low * COLUMNS, width, left)
 
     return command(run)
-
-
-def _by_rows(heights: int, panels: int, nbytes: int, shares: int) -> bool:
-    """Tell whether threads divide the rows: what takes least of the one that is last."""
-    if shares == 1:
-        return True
-    rows, columns = (-(-n // shares) * shares / n for n in (heights, panels))
-    # Either way something is read by all: the matrix, or rows that each thread copies.
-    return rows * (1.1 if nbytes > _LARGE else 1.0) <= columns * 1.02
 
 
 def packed(
     a: Array, panels: Array, y: Array, threads: int, epilogue: Epilogue = PLAIN
 ) -> Run:
     """Bind ``y = a @ b`` for (M, K), packed (K, N) and (M, N), with unit inner strides."""
-    (m, depth), n = a.shape, y.shape[1]
-    rows = height(m)
-    heights = -(-m // rows)
+    (m, depth), n, rows = a.shape, y.shape[1], height(len(a))
     shares = threads if m * depth * n >= _SHARED_FROM else 1
-    by_rows = _by_rows(heights, len(panels), panels.nbytes, shares)
-    shares = min(shares, heights if by_rows else len(panels))
-    most = heights * rows if not by_rows else -(-heights // shares) * rows
-    step = -(-most // -(-most // _HIGH) // rows) * rows
+    turns = divided(m, rows, len(panels), shares, most_rows=_HIGH, most_panels=_MOST)
     # Pieces are of about one length, in whole turns of the tile's loop.
     deep = -(-depth // -(-depth // _PIECE) // 4) * 4
-    stride = step * _PITCH + _ZEROS + 64
+    stride = turns.high * _PITCH + _ZEROS + 64
     scratch = huge(shares * stride)
-    arguments = [a.ctypes.data, panels.ctypes.data, y.ctypes.data, m, depth, n,
-                 a.strides[0] // 4, scratch.ctypes.data, stride, step, int(by_rows), deep,
-                 *epilogue.of_rows]  # fmt: skip
-    return bind(
-        _products(rows), arguments, shares, keep=(a, panels, y, scratch, epilogue)
-    )
+    arguments = np.array(
+        [0, 0, a.ctypes.data, panels.ctypes.data, y.ctypes.data, m, depth, n,
+         a.strides[0] // 4, scratch.ctypes.data, stride, turns.per, turns.high, deep,
+         *epilogue.of_rows], np.int64,
+    )  # fmt: skip
+    arguments[_NEXT_AT] = arguments.ctypes.data + 8 * _NEXT
+    keep = (a, panels, y, scratch, epilogue)
+    multiply = bind(_products(rows), arguments, shares, keep=keep)
+    return in_order([bind(_begun, arguments, 1, keep=keep), multiply])
