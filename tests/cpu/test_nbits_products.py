@@ -256,7 +256,7 @@ def in_pieces(made, x, bias=None, threads=2, variant=BEST, planned=None):
 def test_pieces_that_are_unpacked_for_many_rows_give_the_product(n, k, form):
     made, w = packed(n, k, **form)
     bias = np.arange(n, dtype=np.float32)
-    for m in (1, 8, 25):
+    for m in (4, 5, 8, 19, 30):  # weights in registers, and unpacked
         x = rows_of(m, k)
         assert error(in_pieces(made, x, bias), x.astype(float) @ w.T + bias) < 1e-6, m
 
@@ -264,25 +264,26 @@ def test_pieces_that_are_unpacked_for_many_rows_give_the_product(n, k, form):
 @pytest.mark.parametrize("rows", sorted(HEIGHTS[REGISTER[BEST]]))
 def test_tiles_of_every_height_give_the_product_in_turns_of_any_size(rows):
     made, w = packed(75, 600)
-    wide = pieces_of(BEST).wide
+    columns = pieces_of(BEST).wide * REGISTER[BEST]
     x = rows_of(2 * rows + 3, 600)
-    want = in_pieces(made, x, threads=1, planned=Plan(rows, wide, 256, 8, 8 * rows))
+    want = in_pieces(
+        made, x, threads=1, planned=Plan(True, rows, columns, 256, 8, 8 * rows)
+    )
     assert error(want, x.astype(float) @ w.T) < 1e-6
     for per, high, threads in ((1, rows, 2), (2, 2 * rows, 3), (8, rows, 1)):
-        planned = Plan(rows, wide, 256, per, high)
+        planned = Plan(True, rows, columns, 256, per, high)
         got = in_pieces(made, x, threads=threads, planned=planned)
         assert got.tobytes() == want.tobytes()
 
 
 @pytest.mark.parametrize("variant", ["avx512vnni", "avx2", "portable"])
 def test_plans_divide_all_but_small_products_evenly(variant):
-    columns = pieces_of(variant).wide * REGISTER[variant]
     for m in (6, 17, 64, 100, 128, 512, 2000):
         for n in (16, 64, 100, 576, 896, 4096, 4864):
             for threads in (1, 2, 5):
                 made = plan(variant, m, n, 32, threads)
                 assert made.high % made.rows == 0
-                blocks, panels = -(-m // made.high), -(-n // columns)
+                blocks, panels = -(-m // made.high), -(-n // made.columns)
                 turns = blocks * -(-panels // made.per)
                 tiles = -(-m // made.rows) * panels
                 last = -(-turns // threads) * made.per * made.high // made.rows

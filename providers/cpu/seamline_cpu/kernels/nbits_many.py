@@ -12,15 +12,17 @@ from seamline_cpu.amx import CONFIGURATION, TILE, Tiles
 from seamline_cpu.commands import bind
 from seamline_cpu.huge_pages import huge
 from seamline_cpu.kernels.nbits_amx import AMX_SLOTS, SCRATCH, amx_products, tiled
+from seamline_cpu.kernels.nbits_held import held_products
 from seamline_cpu.kernels.nbits_layout import GROUP, Packed
-from seamline_cpu.kernels.nbits_pieces import PIECE_SLOTS, in_pieces, piece_products
+from seamline_cpu.kernels.nbits_pieces import PIECE_SLOTS, in_pieces, unpacked_products
 from seamline_cpu.kernels.nbits_plans import Plan, plan
 from seamline_cpu.row_tiles import APART
-from seamline_cpu.vectors import REGISTER, Vectors
+from seamline_cpu.vectors import Vectors
 
 __all__ = ["by_pieces", "by_tiles", "fill", "room", "weights_of"]
 
 f4 = np.float32
+_SHARED_FROM = 1 << 17  # multiply-adds from which more threads pay
 
 
 def fill(arguments: Array, slots: tuple[str, ...], **values: int) -> None:
@@ -50,13 +52,14 @@ def by_pieces(
 ) -> list[Run]:  # fmt: skip
     """Bind a product in float32, as planned by :mod:`.nbits_plans`."""
     m, k = x.shape
-    how = planned or plan(variant, m, packed.n, packed.block, threads)
+    shares = threads if m * k * packed.n >= _SHARED_FROM else 1
+    how = planned or plan(variant, m, packed.n, packed.block, shares)
     pieces, tall = -(-packed.depth // how.piece), -(-m // how.rows) * how.rows
     # Rows that fill up the last tile are never written: zeros, as the memory is new.
     held = huge(pieces * tall * (how.piece + APART) * 4)
     # A cache line apart, or threads would write to each other's.
-    stride = 4 * how.piece * how.wide * REGISTER[variant] + 64
-    scratch = huge(threads * stride)
+    stride = 4 * how.piece * how.columns + 64 if how.unpacked else 0
+    scratch = huge(shares * stride)
     a = np.zeros(len(PIECE_SLOTS), np.int64)
     fill(
         a, PIECE_SLOTS, next_at=a.ctypes.data + 8 * PIECE_SLOTS.index("next"), m=m, k=k,
@@ -66,9 +69,10 @@ def by_pieces(
         **weights_of(packed),
     )  # fmt: skip
     keep = (x, bias, y, packed, held, scratch)
-    multiply = piece_products(variant, packed.form, how.piece, how.rows, how.wide)
+    products = unpacked_products if how.unpacked else held_products
+    multiply = products(variant, packed.form, how.piece, how.rows, how.columns)
     commands = (in_pieces(variant, kind, how.piece), multiply)
-    return [bind(command, a, threads, keep=keep) for command in commands]
+    return [bind(command, a, shares, keep=keep) for command in commands]
 
 
 def by_tiles(

@@ -27,7 +27,7 @@ from seamline_cpu.kernels.nbits_tiles import AHEAD, parts_of
 from seamline_cpu.row_tiles import APART, row_tile
 from seamline_cpu.vectors import REGISTER, Vectors
 
-__all__ = ["PIECE_SLOTS", "in_pieces", "piece_products"]
+__all__ = ["PIECE_SLOTS", "in_pieces", "unpacked_products"]
 
 (_NEXT_AT, _NEXT, _M, _K, _A, _A_PITCH, _X, _X_ROWS, _DEPTH, _W, _ACROSS, _RECORD, _AFTER,
  _BLOCKS, _BLOCK, _STEPS, _BIAS, _Y, _N, _GROUPS, _PER, _HIGH, _SCRATCH,
@@ -112,14 +112,13 @@ def in_pieces(variant: str, kind: str, piece: int) -> Command:
 
 
 @functools.cache
-def piece_products(
-    variant: str, form: Form, piece: int, rows: int, wide: int
+def unpacked_products(
+    variant: str, form: Form, piece: int, rows: int, columns: int
 ) -> Command:
-    """Give the command that multiplies activations in pieces by weights."""
-    columns = wide * REGISTER[variant]
+    """Give the command that multiplies activations in pieces by weights, unpacked first."""
     groups, pitch = columns // GROUP, 4 * (piece + APART)
     unpack = _unpacker(variant, form, 4 * columns)
-    tile = row_tile(variant, rows, wide, pitch)
+    tile = row_tile(variant, rows, columns // REGISTER[variant], pitch)
 
     def run(a: Any, share: int, shares: int) -> None:
         m, n, depth, block = a[_M], a[_N], a[_DEPTH], a[_BLOCK]
