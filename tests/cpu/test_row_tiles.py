@@ -15,9 +15,9 @@ PITCH = 4 * 80
 R = np.random.default_rng(7)
 
 
-def compiled(variant, rows, wide):
-    tile = row_tile(variant, rows, wide, PITCH)
-    return jit(lambda a, b, c, d, e, f, g, h, i: tile(a, b, c, d, e, f, g, h, i))
+def compiled(variant, rows, wide, lines=0):
+    tile = row_tile(variant, rows, wide, PITCH, lines)
+    return jit(lambda a, b, c, d, e, f, g, h, i: tile(a, b, c, d, e, f, g, h, i, b))
 
 
 def checked(code, rows, columns, depth, high, there, given, pitch):
@@ -39,7 +39,7 @@ def checked(code, rows, columns, depth, high, there, given, pitch):
 @pytest.mark.parametrize("rows", sorted(HEIGHTS[LANES]))
 def test_a_tile_is_a_product_wherever_it_is_cut(rows):
     columns = 2 * LANES
-    code = compiled(WIDEST, rows, 2)
+    code = compiled(WIDEST, rows, 2, lines=4)
     given = R.standard_normal((rows, columns)).astype(np.float32)
     for high in sorted({1, rows - 1, rows}):
         for there in (1, LANES - 1, LANES, LANES + 3, columns):
@@ -81,13 +81,16 @@ def test_rows_that_fill_a_tile_up_are_not_seen_where_they_are_not_finite():
 def test_sums_stay_in_registers_from_the_first_multiplication_to_the_last(
     variant, cpu, rows
 ):
-    text = assembly(variant, cpu, lambda v, *a: emit_row_tile(v, rows, 2, PITCH, a), 9)
+    text = assembly(
+        variant, cpu, lambda v, *a: emit_row_tile(v, rows, 2, PITCH, a, 2), 10
+    )
     lines = text.splitlines()
     multiply = [i for i, line in enumerate(lines) if "vfmadd" in line]
     # Four of K in a turn, and one in the turns of what is left.
     assert len(multiply) == 5 * 2 * rows
     loop = lines[multiply[0] : multiply[4 * 2 * rows - 1]]
     assert not [line for line in loop if "%rsp" in line]
+    assert text.count("prefetcht1") == 2
     assert "call" not in text
 
 

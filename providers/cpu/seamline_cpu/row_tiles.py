@@ -30,6 +30,7 @@ APART = 16  #: floats between rows beside K, so that they are in different cache
 HEIGHTS = {16: {8: 1.02, 13: 1.0, 14: 1.0}, 8: {4: 1.04, 6: 1.0}, 4: {3: 1.0}}
 
 _UNROLLED = 4  # of K in a turn of the loop
+_LINE = 64
 
 
 def height(rows: int, lanes: int = LANES) -> int:
@@ -38,32 +39,38 @@ def height(rows: int, lanes: int = LANES) -> int:
     return min(times, key=lambda h: (-(-rows // h) * h * times[h], h))
 
 
-def row_tile(variant: str, rows: int, wide: int, pitch: int) -> Any:
+def row_tile(variant: str, rows: int, wide: int, pitch: int, lines: int = 0) -> Any:
     """
     Make the intrinsic that computes ``rows`` by ``wide`` registers of a product.
+
+    Meanwhile it asks for ``lines`` cache lines in each turn of four of K: of the right matrix
+    that is multiplied next, to the second cache.
 
     Its arguments are int64: the left rows, ``pitch`` bytes apart; the right matrix, (depth,
     columns of the tile); the depth; what sums begin with, and the bytes
     between its rows, or 0 for one row that serves all; the output, and the bytes between its
-    rows; how many of its rows there are from here on, at least one, and how many columns.
+    rows; how many of its rows there are from here on, at least one, and how many columns;
+    what is asked for, from where on.
     """
 
     def tile(
         context: Any, left: Any, right: Any, depth: Any, given: Any, given_pitch: Any,
-        y: Any, y_pitch: Any, high: Any, columns: Any,
+        y: Any, y_pitch: Any, high: Any, columns: Any, ahead: Any,
     ) -> Any:  # fmt: skip
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            emit_row_tile(Vectors(builder, variant), rows, wide, pitch, args)
+            emit_row_tile(Vectors(builder, variant), rows, wide, pitch, args, lines)
             return context.get_dummy_value()
 
-        return types.void(*[types.int64] * 9), generate
+        return types.void(*[types.int64] * 10), generate
 
     return native(tile)
 
 
-def emit_row_tile(v: Vectors, rows: int, wide: int, pitch: int, args: Any) -> None:
+def emit_row_tile(
+    v: Vectors, rows: int, wide: int, pitch: int, args: Any, lines: int = 0
+) -> None:
     """Emit a tile; see :func:`row_tile`."""
-    left, right, depth, given, given_pitch, y, y_pitch, high, columns = args
+    left, right, depth, given, given_pitch, y, y_pitch, high, columns, ahead = args
     b, kind, line = v.builder, vector(F32, v.lanes), 4 * v.lanes
     whole = b.icmp_signed(">=", columns, v.constant(I64, wide * v.lanes))
     begun = _begun(v, rows, wide, whole, given, given_pitch, high, columns)
@@ -84,7 +91,13 @@ def emit_row_tile(v: Vectors, rows: int, wide: int, pitch: int, args: Any) -> No
 
     many = v.constant(I64, _UNROLLED)
     turns = b.sdiv(depth, many)
-    sums = v.loop(turns, begun, lambda i, held: some(i, held, _UNROLLED))
+
+    def turn(i: Any, sums: list[Any]) -> list[Any]:
+        for number in range(lines):
+            v.prefetch(v.add(ahead, v.times(i, _LINE * lines), _LINE * number), level=2)
+        return some(i, sums, _UNROLLED)
+
+    sums = v.loop(turns, begun, turn)
     done, rest = b.mul(turns, many), b.srem(depth, many)
     sums = v.loop(rest, sums, lambda i, held: some(b.add(i, done), held, 1))
     _store(v, rows, wide, whole, sums, y, y_pitch, high, columns)

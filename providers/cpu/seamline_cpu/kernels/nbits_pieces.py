@@ -151,7 +151,7 @@ def unpacked_products(
                         tile(
                             left + row * pitch, right, deep, given + (row - low) * given_pitch,
                             given_pitch, y + row * 4 * n, 4 * n, high - row,
-                            n - GROUP * group,
+                            n - GROUP * group, right,
                         )  # fmt: skip
 
     return command(run)

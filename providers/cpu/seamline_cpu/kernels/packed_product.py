@@ -38,6 +38,7 @@ _PIECE = 256  # most floats of K taken at once
 _PITCH = 4 * (_PIECE + APART)
 _HIGH = 192  # rows in a turn: their piece takes 200 KiB of a core's second cache
 _MOST = 512 // COLUMNS  # panels in a turn, for which rows are copied once
+_LINES = 16 * COLUMNS // 64  # lines of a panel in four of K
 _ZEROS = 4 * COLUMNS  # bytes that sums begin with
 _SHARED_FROM = 1 << 18  # multiply-adds from which more threads pay
 (_NEXT_AT, _NEXT, _A, _B, _Y, _M, _K, _N, _ACROSS, _LEFT, _STRIDE, _PER, _HEIGHT, _DEEP, _BIAS,
@@ -64,9 +65,9 @@ def _begun(a: Any, share: int, shares: int) -> None:
 
 
 @functools.cache
-def _products(rows: int) -> Command:
-    """Give the command whose tiles are so high."""
-    tile = row_tile(WIDEST, rows, COLUMNS // LANES, _PITCH)
+def _products(rows: int, lines: int) -> Command:
+    """Give the command whose tiles are so high, and ask for so many lines in a turn."""
+    tile = row_tile(WIDEST, rows, COLUMNS // LANES, _PITCH, lines)
 
     def run(a: Any, share: int, shares: int) -> None:
         m, depth, n, deep, per = a[_M], a[_K], a[_N], a[_DEEP], a[_PER]
@@ -89,11 +90,17 @@ def _products(rows: int) -> Command:
                     copy_floats(source, left + r * _PITCH, wide)
                 for p in range(low, high):
                     right = a[_B] + 4 * COLUMNS * (p * depth + start)
+                    ahead = right + 4 * COLUMNS * depth
+                    if p + 1 == high:
+                        ahead = a[_B] + 4 * COLUMNS * (low * depth + start + deep)
                     for r in range(0, count, rows):
                         to = y + 4 * (r * n + p * COLUMNS)
                         given, pitch = (to, 4 * n) if start > 0 else (zeros, 0)
                         tile(left + r * _PITCH, right, wide, given, pitch, to, 4 * n,
-                             count - r, n - p * COLUMNS)  # fmt: skip
+                             count - r, n - p * COLUMNS, ahead)  # fmt: skip
+                        ahead += 16 * lines * wide
+                        if r + rows >= rows * _LINES // lines:
+                            ahead = right  # what is there already: all was asked for
             width = min(high * COLUMNS, n) - low * COLUMNS
             _finish(a, begin, count, low * COLUMNS, width, left)
 
@@ -118,5 +125,7 @@ def packed(
     )  # fmt: skip
     arguments[_NEXT_AT] = arguments.ctypes.data + 8 * _NEXT
     keep = (a, panels, y, scratch, epilogue)
-    multiply = bind(_products(rows), arguments, shares, keep=keep)
+    # So many lines of a panel's piece are asked for by each of the tiles that it is for.
+    lines = 1 if turns.high >= rows * _LINES else 4
+    multiply = bind(_products(rows, lines), arguments, shares, keep=keep)
     return in_order([bind(_begun, arguments, 1, keep=keep), multiply])
