@@ -1,16 +1,12 @@
-"""Which commands multiply many rows by packed weights: unpacked pieces, or AMX tiles."""
+"""Which commands multiply many rows of floats by packed weights, over what memory."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import numpy as np
 
 from seamline.kernels import Run
 from seamline.provider import Array
-from seamline_cpu.amx import CONFIGURATION, TILE, Tiles
 from seamline_cpu.commands import bind
-from seamline_cpu.kernels.nbits_amx import AMX_SLOTS, SCRATCH, amx_products, tiled
 from seamline_cpu.kernels.nbits_commands import SLOTS, widened
 from seamline_cpu.kernels.nbits_layout import GROUP, Packed
 from seamline_cpu.kernels.nbits_panels import (
@@ -21,10 +17,10 @@ from seamline_cpu.kernels.nbits_panels import (
     scratch_size,
     stacked_rows,
 )
+from seamline_cpu.kernels.nbits_turns import counters
 from seamline_cpu.tiles import ROWS
-from seamline_cpu.vectors import Vectors
 
-__all__ = ["PANELS_FROM", "by_panels", "by_tiles", "fill", "room", "weights_of"]
+__all__ = ["PANELS_FROM", "by_panels", "fill", "room", "weights_of"]
 
 f4 = np.float32
 #: Rows from which float32 weights are unpacked to memory, by 32-bit lanes in a register.
@@ -74,46 +70,17 @@ def by_panels(
     per = min(_MOST, max(1, panels // (_TURNS * threads)))
     stride = scratch_size(max(DEPTH, packed.block), per)
     scratch = np.zeros((threads, stride), f4)
+    turns, turns_at = counters(threads)
     where = {"x": values.ctypes.data, "x_pitch": values.strides[0]}
     a, b = (np.zeros(len(names), np.int64) for names in (SLOTS, PANEL_SLOTS))
     fill(a, SLOTS, m=m, k=k, a=x.ctypes.data, a_pitch=x.strides[0], **where)
     fill(
-        b, PANEL_SLOTS, next_at=b.ctypes.data + 8 * PANEL_SLOTS.index("next"), m=m,
+        b, PANEL_SLOTS, turns_at=turns_at, parts=threads, m=m,
         a=where["x"], a_pitch=where["x_pitch"], left=left.ctypes.data, block=packed.block,
         bias=bias.ctypes.data, y=y.ctypes.data, per=per, scratch=scratch.ctypes.data,
         stride=4 * stride, **weights_of(packed),
     )  # fmt: skip
-    keep = (x, bias, y, packed, values, left, scratch)
+    keep = (x, bias, y, packed, values, left, scratch, turns)
     commands = [(widened(variant, kind), a), (stacked_rows, b)]
     commands.append((panel_products(variant, packed.form), b))
     return [bind(what, arguments, threads, keep=keep) for what, arguments in commands]
-
-
-def by_tiles(
-    packed: Packed, x: Array, kind: str, bias: Array, y: Array, threads: int, *,
-    variant: str = "amx", tiles: Callable[[Vectors], Tiles] = Tiles,
-) -> list[Run]:  # fmt: skip
-    """
-    Bind a product in bfloat16; see :mod:`.nbits_amx`.
-
-    ``variant`` and ``tiles`` emit the code; others than AMX's own can stand in for it.
-    """
-    m, k = x.shape
-    depth = -(-packed.depth // 32)
-    held = np.zeros((-(-m // (2 * GROUP)) * 2 * depth * TILE + 64,), np.uint8)
-    scratch = np.zeros(threads * SCRATCH + 64, np.uint8)
-    a = np.zeros(len(AMX_SLOTS), np.int64)
-    fill(
-        a, AMX_SLOTS, next_at=a.ctypes.data + 8 * AMX_SLOTS.index("next"), m=m, k=k,
-        a=x.ctypes.data, a_pitch=x.strides[0], tiles=_aligned(held), depth=depth,
-        bias=bias.ctypes.data, y=y.ctypes.data, scratch=_aligned(scratch),
-        configuration=CONFIGURATION.ctypes.data, **weights_of(packed),
-    )  # fmt: skip
-    keep = (x, bias, y, packed, held, scratch)
-    multiply = amx_products(packed.form, variant, tiles)
-    return [bind(w, a, threads, keep=keep) for w in (tiled(variant, kind), multiply)]
-
-
-def _aligned(x: Array) -> int:
-    """Give the address of an array's first whole cache line."""
-    return int(x.ctypes.data + -x.ctypes.data % 64)

@@ -14,13 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from seamline_cpu.atomics import fetch_add, floats
+from seamline_cpu.atomics import floats
 from seamline_cpu.commands import Command, command
 from seamline_cpu.ir import types
 from seamline_cpu.jit import jit, native
 from seamline_cpu.kernels.nbits_float import Weights
 from seamline_cpu.kernels.nbits_layout import GROUP, Form
 from seamline_cpu.kernels.nbits_tiles import parts_of
+from seamline_cpu.kernels.nbits_turns import clear_turns, next_turn
 from seamline_cpu.kernels.packed_product import SPARE, pack_rows
 from seamline_cpu.tiles import COLUMNS, ROWS, dot_tile_onto
 from seamline_cpu.vectors import Vectors
@@ -37,11 +38,11 @@ __all__ = [
 f4 = np.float32
 DEPTH = 256  #: of K that are unpacked at once, at least a block
 PANEL = COLUMNS // GROUP  #: groups in the columns of a register tile
-(_NEXT_AT, _NEXT, _M, _A, _A_PITCH, _LEFT, _W, _ACROSS, _RECORD, _AFTER, _BLOCKS, _BLOCK, _STEPS,
+(_TURNS_AT, _PARTS, _M, _A, _A_PITCH, _LEFT, _W, _ACROSS, _RECORD, _AFTER, _BLOCKS, _BLOCK, _STEPS,
  _BIAS, _Y, _N, _GROUPS, _PER, _SCRATCH, _STRIDE) = range(20)  # fmt: skip
 #: Names of the arguments, in their order.
 PANEL_SLOTS = (
-    "next_at", "next", "m", "a", "a_pitch", "left", "w", "across", "record", "after", "blocks",
+    "turns_at", "parts", "m", "a", "a_pitch", "left", "w", "across", "record", "after", "blocks",
     "block", "steps", "bias", "y", "n", "groups", "per", "scratch", "stride",
 )  # fmt: skip
 
@@ -105,7 +106,7 @@ def _emit(v: Vectors, form: Form, args: Any) -> None:
 @command
 def stacked_rows(a: Any, share: int, shares: int) -> None:
     """Pack rows for the register tiles, and begin the output with the bias."""
-    a[_NEXT] = 0
+    clear_turns(a[_TURNS_AT], a[_PARTS])
     m, n, depth = a[_M], a[_N], a[_BLOCKS] * a[_BLOCK]
     stacks = (m + ROWS - 1) // ROWS
     for i in range(stacks * share // shares, stacks * (share + 1) // shares):
@@ -158,10 +159,10 @@ def panel_products(variant: str, form: Form) -> Command:
         depth, most = a[_BLOCKS] * block, max(DEPTH // block, 1)
         right = a[_SCRATCH] + share * a[_STRIDE]
         spare, size = right + a[_STRIDE] - 4 * SPARE, 4 * most * block * COLUMNS
-        while True:
-            first = fetch_add(a[_NEXT_AT], 1) * per * PANEL
-            if first >= count:
-                return
+        every = (count + per * PANEL - 1) // (per * PANEL)
+        turn = next_turn(a[_TURNS_AT], share, shares, every)
+        while turn >= 0:
+            first = turn * per * PANEL
             for start in range(0, a[_BLOCKS], most):
                 blocks = min(most, a[_BLOCKS] - start)
                 for i in range(min(per * PANEL, count - first)):
@@ -175,5 +176,6 @@ def panel_products(variant: str, form: Form) -> Command:
                     blocks * block, a[_M], n - GROUP * first, a[_Y] + 4 * GROUP * first,
                     4 * n, spare,
                 )  # fmt: skip
+            turn = next_turn(a[_TURNS_AT], share, shares, every)
 
     return command(run)
