@@ -22,7 +22,7 @@ from seamline.provider import Array
 from seamline_cpu.amx import CONFIGURATION, TILE, Tiles
 from seamline_cpu.atomics import floats
 from seamline_cpu.commands import Command, bind, command
-from seamline_cpu.jit import jit
+from seamline_cpu.jit import inlined
 from seamline_cpu.kernels.nbits_amx_tiles import (
     SUMS,
     finisher,
@@ -37,7 +37,7 @@ from seamline_cpu.kernels.nbits_amx_unpack import (
     turner,
     unpacker,
 )
-from seamline_cpu.kernels.nbits_layout import GROUP, Packed
+from seamline_cpu.kernels.nbits_layout import GROUP, Form, Packed
 from seamline_cpu.kernels.nbits_many import fill, weights_of
 from seamline_cpu.kernels.nbits_turns import clear_turns, counters, next_turn
 from seamline_cpu.vectors import Vectors
@@ -60,7 +60,7 @@ _SLOTS = (
 )  # fmt: skip
 
 
-@jit
+@inlined
 def _tile_at(tiles: int, number: int, m: int, depth: int) -> tuple[int, int]:
     """Give where a tile of rows begins, and the bytes from one of K to the next."""
     place = tiles + number // 2 * depth * PAIR
@@ -89,7 +89,7 @@ def tiled(variant: str, kind: str, bits: int, step: int) -> Command:
     return command(run)
 
 
-@jit
+@inlined
 def _clear(half: int) -> None:
     """Have nothing in the second half of a tile of weights: 0 times infinity is NaN."""
     for row in range(GROUP):
@@ -98,14 +98,13 @@ def _clear(half: int) -> None:
             values[i] = f4(0.0)
 
 
-@functools.cache
-def _piece(variant: str, form: Any) -> Any:
+def _unpacking(variant: str, form: Form) -> Any:
     """Make the function that unpacks ``deep`` tiles of two groups."""
     turn, unpack = turner(variant, form), unpacker(variant, form)
-    in_tile, nbytes = DEEP // form.step, turned_nbytes(form)
+    in_tile = DEEP // form.step
 
-    @jit
-    def piece(a: Any, g: int, start: int, deep: int, w: int) -> None:
+    @inlined
+    def unpacked(a: Any, g: int, start: int, deep: int, w: int) -> None:
         first, steps = start * in_tile, a[_STEPS]
         some = min(deep * in_tile, a[_BLOCKS] * steps - first)
         turned = w + a[_PIECE] * PAIR
@@ -114,27 +113,21 @@ def _piece(variant: str, form: Any) -> Any:
         if start + deep >= a[_DEPTH]:
             ahead = 2 * a[_ACROSS] - first * a[_RECORD] // steps
         for h in range(2):
-            turn(a[_W] + (g + h) * a[_ACROSS], a[_RECORD], a[_AFTER], first, some, steps,
-                 turned, ahead)  # fmt: skip
-            unpack(turned, some, w + h * TILE)
+            w_at, to = a[_W] + (g + h) * a[_ACROSS], w + h * TILE
+            turn(w_at, a[_RECORD], a[_AFTER], first, some, steps, turned, ahead)
+            unpack(turned, some, to)
             if some < deep * in_tile:  # half a tile of K is left
-                _clear(w + (deep - 1) * PAIR + h * TILE + TILE // GROUP // 2)
+                _clear(to + (deep - 1) * PAIR + TILE // GROUP // 2)
 
-    return piece, nbytes
+    return unpacked
 
 
-@functools.cache
-def _products(
-    form: Any, variant: str = "amx", tiles: Callable[[Vectors], Tiles] = Tiles
-) -> Command:
-    """Give the command that multiplies weights by tiles of activations."""
-    unpacked, _ = _piece(variant, form)
+def _multiplying(variant: str, tiles: Callable[[Vectors], Tiles]) -> Any:
+    """Make the function that multiplies ``deep`` unpacked tiles by a block of rows."""
     square = product(variant, tiles, single=False)
     single = product(variant, tiles, single=True)
-    finish = finisher(variant)
-    begin, end = switches(variant, tiles)
 
-    @jit
+    @inlined
     def multiplied(a: Any, w: int, start: int, deep: int, low: int, top: int,
                    sums: int) -> None:  # fmt: skip
         for t in range(low, top, 2):
@@ -145,7 +138,14 @@ def _products(
             else:
                 single(x + start * pitch, w, deep, to, start)
 
-    @jit
+    return multiplied
+
+
+def _finishing(variant: str) -> Any:
+    """Make the function that writes two groups' sums for a block of rows."""
+    finish = finisher(variant)
+
+    @inlined
     def finished(a: Any, g: int, low: int, top: int, sums: int) -> None:
         n, m = a[_N], a[_M]
         for t in range(low, top):
@@ -153,17 +153,27 @@ def _products(
             alone = t % 2 == 0 and row + GROUP >= m
             for h in range(2):
                 at = place + (h if alone else 2 * h + t % 2) * TILE
-                column = (g + h) * GROUP
-                finish(at, at + 2 * TILE if alone else at, a[_BIAS] + 4 * column,
-                       a[_Y] + 4 * (row * n + column), 4 * n, m - row, n - column)  # fmt: skip
+                more, column = at + 2 * TILE if alone else at, (g + h) * GROUP
+                finish(at, more, a[_BIAS] + 4 * column, a[_Y] + 4 * (row * n + column),
+                       4 * n, m - row, n - column)  # fmt: skip
+
+    return finished
+
+
+@functools.cache
+def _products(
+    form: Form, variant: str = "amx", tiles: Callable[[Vectors], Tiles] = Tiles
+) -> Command:
+    """Give the command that multiplies weights by tiles of activations."""
+    unpacked, multiplied = _unpacking(variant, form), _multiplying(variant, tiles)
+    finished, (begin, end) = _finishing(variant), switches(variant, tiles)
 
     def run(a: Any, share: int, shares: int) -> None:
         count, depth, per, high = a[_GROUPS], a[_DEPTH], a[_PER], a[_HIGH]
         pairs, tall = (count + 1) // 2, (a[_M] + GROUP - 1) // GROUP
-        spans = (pairs + per - 1) // per
+        spans, size = (pairs + per - 1) // per, (high + 1) // 2 * SUMS
         every = spans * ((tall + high - 1) // high)
         w = a[_SCRATCH] + share * a[_STRIDE]
-        size = (high + 1) // 2 * SUMS
         sums = w + a[_STRIDE] - per * size
         begin(a[_CONFIGURATION])
         turn = next_turn(a[_TURNS_AT], share, shares, every)

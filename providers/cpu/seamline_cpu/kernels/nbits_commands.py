@@ -16,7 +16,7 @@ import numpy as np
 
 from seamline_cpu.atomics import bytes_at, longs
 from seamline_cpu.commands import Command, command
-from seamline_cpu.jit import jit
+from seamline_cpu.jit import inlined
 from seamline_cpu.kernels.nbits_activations import narrower, quantiser, widener
 from seamline_cpu.kernels.nbits_float import float_tile
 from seamline_cpu.kernels.nbits_int8 import int8_tile
@@ -58,7 +58,7 @@ def _quantising(variant: str, kind: str, step: int, planes: int) -> Any:
     quantise = quantiser(variant, kind, step, planes)
     size = 4 if kind == "float32" else 2
 
-    @jit
+    @inlined
     def quantising(a: Any, share: int, at: int, end: int) -> None:
         steps, own = a[_BLOCKS] * a[_STEPS], share * a[_S_OWN]
         while at < end:
@@ -134,7 +134,7 @@ def int8_products(
     """
     tile = int8_tile(variant, form, rows, groups)
 
-    @jit
+    @inlined
     def panel(a: Any, share: int, g: int, low: int, high: int) -> None:
         x, own = a[_X] + share * a[_X_OWN], share * a[_S_OWN]
         for row in range(low, high, rows):
@@ -151,7 +151,7 @@ def int8_products(
         return _products(groups, panel)
     quantise = _quantising(variant, kind, form.step, form.planes)
 
-    @jit
+    @inlined
     def begun(a: Any, share: int) -> None:
         quantise(a, share, 0, a[_M] * a[_BLOCKS] * a[_STEPS])
 
@@ -163,7 +163,7 @@ def float_products(variant: str, form: Form, rows: int, groups: int) -> Command:
     """Give the command that multiplies float32 activations, ``rows`` at a time."""
     tile = float_tile(variant, form, rows, groups)
 
-    @jit
+    @inlined
     def panel(a: Any, share: int, g: int, low: int, high: int) -> None:
         for row in range(low, high, rows):
             r = min(row, a[_M] - rows)

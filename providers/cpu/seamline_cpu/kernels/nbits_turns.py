@@ -12,7 +12,7 @@ import numpy as np
 
 from seamline.provider import Array
 from seamline_cpu.atomics import fetch_add, longs
-from seamline_cpu.jit import jit
+from seamline_cpu.jit import inlined, jit
 
 __all__ = ["clear_turns", "counters", "next_turn"]
 
@@ -26,7 +26,7 @@ def counters(shares: int) -> tuple[Array, int]:
     return room, start + -start % (8 * _LINE)
 
 
-@jit
+@inlined
 def clear_turns(address: int, shares: int) -> None:
     """Start all counters anew; a command before the one that takes turns does it."""
     values = longs(address)
