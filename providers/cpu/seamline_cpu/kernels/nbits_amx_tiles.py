@@ -140,23 +140,23 @@ def _by_parity(v: Vectors, t: Tiles, x: Any, w: Any, count: Any) -> None:
     """Multiply two tiles of weights by one of activations, two tiles of K at a time."""
     b, two = v.builder, v.constant(I64, 2)
 
-    def one(left: Any, right: Any, first: int) -> None:
+    def one(left: Any, right: Any, first: int) -> list[Any]:
         t.load(6, right)
         for h in range(2):
             t.load(4 + h, v.add(left, TILE * h))
             t.multiply(first + h, 4 + h, 6)
+        return []
 
     def both(i: Any, _: list[Any]) -> list[Any]:
         left, right = v.add(w, v.times(i, 2 * PAIR)), v.add(x, v.times(i, 2 * TILE))
         one(left, right, 0)
-        one(v.add(left, PAIR), v.add(right, TILE), 2)
-        return []
+        return one(v.add(left, PAIR), v.add(right, TILE), 2)
 
     v.loop(b.sdiv(count, two), [], both)
     last = v.add(count, -1)
     odd = b.srem(count, two)
     left, right = v.add(w, v.times(last, PAIR)), v.add(x, v.times(last, TILE))
-    v.loop(odd, [], lambda i, _: one(left, right, 0) or [])
+    v.loop(odd, [], lambda i, _: one(left, right, 0))
 
 
 def finisher(variant: str) -> Any:

@@ -40,7 +40,7 @@ def next_turn(address: int, share: int, shares: int, every: int) -> int:
     for i in range(shares):
         part = (share + i) % shares
         low, high = every * part // shares, every * (part + 1) // shares
-        turn = low + fetch_add(address + 8 * _LINE * part, 1)
+        turn: int = low + fetch_add(address + 8 * _LINE * part, 1)
         if turn < high:
             return turn
     return -1
