@@ -161,6 +161,19 @@ def test_an_infinite_scale_stays_in_its_column(variant, tiles):
         assert np.isfinite(np.delete(got, 3, 1)).all()
 
 
+@pytest.mark.parametrize("bits", [2, 4, 8])
+@pytest.mark.parametrize("step", [16, 32])
+def test_the_order_of_k_in_a_tile_has_each_once_and_keeps_steps_apart(bits, step):
+    order = nbits_amx_unpack.order_of(bits, step)
+    assert sorted(order) == list(range(32))
+    assert sorted(order[:step]) == list(range(step))
+    # The codes of one word of 16 bits lie as far apart as there are words.
+    words = step * bits // 16
+    assert [order[place * words] for place in range(16 // bits)] == list(
+        range(16 // bits)
+    )
+
+
 def test_the_code_for_amx_uses_its_tiles():
     module = ir.Module()
     kind = ir.FunctionType(ir.VoidType(), [I64] * 9)
