@@ -16,8 +16,8 @@ from tests.cpu.packed_weights import BYTES, FLOATS, MIDDLE, error, packed
 from seamline_cpu.amx import TILE, Tiles
 from seamline_cpu.instruction_sets import lacking
 from seamline_cpu.kernels import nbits_amx, nbits_amx_tiles, nbits_amx_unpack
-from seamline_cpu.kernels.nbits_layout import Form
 from seamline_cpu.kernels.nbits_amx import by_tiles
+from seamline_cpu.kernels.nbits_layout import Form
 from seamline_cpu.kernels.nbits_product import padded_bias
 from seamline_cpu.vectors import F32, I8, I16, I32, I64, Vectors, vector
 
@@ -176,13 +176,13 @@ def test_the_order_of_k_in_a_tile_has_each_once_and_keeps_steps_apart(bits, step
 
 def test_the_code_for_amx_uses_its_tiles():
     module = ir.Module()
-    kind = ir.FunctionType(ir.VoidType(), [I64] * 9)
+    kind = ir.FunctionType(ir.VoidType(), [I64] * 11)
     function = ir.Function(module, kind, "f")
     v = Vectors(ir.IRBuilder(function.append_basic_block()), "amx")
     form = Form(4, 32, False, MIDDLE)
-    nbits_amx_unpack.emit_unpacked(v, form, function.args[:3])
-    nbits_amx_tiles.emit_product(v, Tiles(v), function.args[3:8], single=False)
-    Tiles(v).configure(function.args[8])
+    nbits_amx_unpack.emit_unpacked(v, form, function.args[:5])
+    nbits_amx_tiles.emit_product(v, Tiles(v), function.args[5:10], single=False)
+    Tiles(v).configure(function.args[10])
     Tiles(v).release()
     v.builder.ret_void()
     llvm.initialize_all_targets()

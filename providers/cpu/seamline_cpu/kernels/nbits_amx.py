@@ -46,7 +46,7 @@ __all__ = ["FROM_ROWS", "PIECE", "by_tiles", "tiled"]
 
 f4 = np.float32
 FROM_ROWS = 17  #: rows from which tiles pay
-PIECE = 16  #: tiles of K whose weights are unpacked at once: 32 KiB
+PIECE = 32  #: tiles of K whose weights are unpacked at once: 64 KiB
 _BLOCK = 16  # tiles of rows to a block
 _MOST = 8  # pairs of groups to a turn: their sums are 256 KiB
 _TURNS = 16  # turns of each thread
@@ -107,15 +107,15 @@ def _unpacking(variant: str, form: Form) -> Any:
     def unpacked(a: Any, g: int, start: int, deep: int, w: int) -> None:
         first, steps = start * in_tile, a[_STEPS]
         some = min(deep * in_tile, a[_BLOCKS] * steps - first)
-        turned = w + a[_PIECE] * PAIR
-        # The next piece, or where the next pair begins.
-        ahead = a[_PIECE] * in_tile * a[_RECORD] // steps
+        turned, apart = w + a[_PIECE] * PAIR, a[_RECORD] // steps
+        # What is read next: the next piece, or where the next pair begins.
+        ahead = (first + a[_PIECE] * in_tile) * apart
         if start + deep >= a[_DEPTH]:
-            ahead = 2 * a[_ACROSS] - first * a[_RECORD] // steps
+            ahead = 2 * a[_ACROSS]
         for h in range(2):
-            w_at, to = a[_W] + (g + h) * a[_ACROSS], w + h * TILE
-            turn(w_at, a[_RECORD], a[_AFTER], first, some, steps, turned, ahead)
-            unpack(turned, some, to)
+            source, to = a[_W] + (g + h) * a[_ACROSS], w + h * TILE
+            turn(source, a[_RECORD], a[_AFTER], first, some, steps, turned)
+            unpack(turned, some, to, source + ahead, apart)
             if some < deep * in_tile:  # half a tile of K is left
                 _clear(to + (deep - 1) * PAIR + TILE // GROUP // 2)
 

@@ -52,28 +52,27 @@ def turner(variant: str, form: Form) -> Any:
     Make the intrinsic that turns steps of a group.
 
     Its arguments are int64: the first record, a record's bytes, where in it the scales are,
-    the first step, how many, steps in a block, where to, and how far ahead memory is asked
-    for.
+    the first step, how many, steps in a block, and where to.
     """
     bits, depth, half, zero = form.bits, form.step, form.half, form.zero
 
     def turn(
         context: Any, w: Any, record: Any, after: Any, first: Any, count: Any, steps: Any,
-        out: Any, ahead: Any,
+        out: Any,
     ) -> Any:  # fmt: skip
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             v = Vectors(builder, variant)
             emit_turned(v, Form(bits, depth, half, zero), args)
             return context.get_dummy_value()
 
-        return types.void(*[types.int64] * 8), generate
+        return types.void(*[types.int64] * 7), generate
 
     return native(turn)
 
 
 def emit_turned(v: Vectors, form: Form, args: Any) -> None:
     """Emit the code of :func:`turner`'s intrinsic, from its arguments."""
-    w, record, after, first, count, steps, out, ahead = args
+    w, record, after, first, count, steps, out = args
     b = v.builder
     nbytes, words = turned_nbytes(form), vector(I32, GROUP)
     begin = v.add(w, b.mul(b.sdiv(first, steps), record))
@@ -81,8 +80,6 @@ def emit_turned(v: Vectors, form: Form, args: Any) -> None:
     def step(i: Any, carried: list[Any]) -> list[Any]:
         start, inside = carried
         codes = v.add(start, v.times(inside, 4 * GROUP * form.words))
-        for line in range(form.words + 1):
-            v.prefetch(v.add(codes, ahead, 64 * line))
         to = v.add(out, v.times(i, nbytes))
         raw = [v.load(words, v.add(codes, 64 * k), 4) for k in range(form.words)]
         for k, line in enumerate(_turned(v, raw)):
@@ -127,17 +124,21 @@ def unpacker(variant: str, form: Form) -> Any:
     """
     Make the intrinsic that writes turned steps as tiles, :data:`PAIR` apart.
 
-    Its arguments are int64: the first turned step, how many, and where to.
+    Its arguments are int64: the first turned step, how many, where to, and what memory is
+    asked for meanwhile: from where, and bytes for each step. A step takes about as long as
+    its share of that.
     """
     bits, depth, half, zero = form.bits, form.step, form.half, form.zero
 
-    def unpack(context: Any, turned: Any, count: Any, out: Any) -> Any:
+    def unpack(
+        context: Any, turned: Any, count: Any, out: Any, after: Any, each: Any
+    ) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             v = Vectors(builder, variant)
             emit_unpacked(v, Form(bits, depth, half, zero), args)
             return context.get_dummy_value()
 
-        return types.void(*[types.int64] * 3), generate
+        return types.void(*[types.int64] * 5), generate
 
     return native(unpack)
 
@@ -153,7 +154,7 @@ class _Row:
 
 def emit_unpacked(v: Vectors, form: Form, args: Any) -> None:
     """Emit the code of :func:`unpacker`'s intrinsic, from its arguments."""
-    turned, count, out = args
+    turned, count, out, after, apart = args
     b, nbytes, in_tile = v.builder, turned_nbytes(form), DEEP // form.step
     width, words = form.step * form.bits // 8, vector(I16, form.step * form.bits // 16)
     each = 16 // form.bits
@@ -163,6 +164,8 @@ def emit_unpacked(v: Vectors, form: Form, args: Any) -> None:
         start = v.add(turned, v.times(i, nbytes))
         tile = v.times(b.sdiv(i, v.constant(I64, in_tile)), PAIR)
         place = v.times(b.srem(i, v.constant(I64, in_tile)), _LINE // in_tile)
+        for line in range(form.words + 1):
+            v.prefetch(v.add(after, b.mul(i, apart), 64 * line))
         to, floats = v.add(out, tile, place), v.add(start, 64 * form.words)
         for row in range(GROUP):
             raw = v.load(words, v.add(start, width * row), 2)
