@@ -46,7 +46,7 @@ def test_several_at_once_take_each_turn_once():
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(sum(found, [])) == list(range(every))
+    assert sorted(turn for turns in found for turn in turns) == list(range(every))
 
 
 def test_cleared_turns_are_there_again_and_counters_keep_off_each_others_lines():

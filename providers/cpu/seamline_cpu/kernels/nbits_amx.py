@@ -194,8 +194,8 @@ def _products(
 
 
 def by_tiles(
-    packed: Packed, x: Array, kind: str, bias: Array, y: Array, threads: int, *,
-    variant: str = "amx", tiles: Callable[[Vectors], Tiles] = Tiles, piece: int = PIECE,
+    packed: Packed, x: Array, kind: str, bias: Array, y: Array, threads: int,
+    variant: str = "amx", tiles: Callable[[Vectors], Tiles] = Tiles, *, piece: int = PIECE,
 ) -> list[Run]:  # fmt: skip
     """
     Bind a product in bfloat16.

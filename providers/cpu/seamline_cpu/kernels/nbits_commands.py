@@ -30,7 +30,9 @@ __all__ = [
     "int8_products",
     "narrowed",
     "quantised",
+    "quantising",
     "started",
+    "walked",
     "widened",
 ]
 
@@ -38,11 +40,12 @@ __all__ = [
  _SCALE, _TOTAL, _S_PITCH, _S_OWN, _BLOCKS, _STEPS, _FACTOR, _BIAS, _Y, _Y_PITCH, _N, _GROUPS,
  _PER, _ROWS) = range(27)  # fmt: skip
 #: Names of the arguments, in their order. Where ``x_own`` is not 0, each thread has quantised
-#: activations of its own, so many bytes after another's.
+#: activations of its own, so many bytes after another's; the last three are of AMX.
 SLOTS = (
     "turns_at", "parts", "m", "k", "a", "a_pitch", "w", "across", "record", "after", "x",
     "x_pitch", "x_own", "scale", "total", "s_pitch", "s_own", "blocks", "steps", "factor",
     "bias", "y", "y_pitch", "n", "groups", "per", "rows",
+    "scratch", "stride", "configuration",
 )  # fmt: skip
 
 
@@ -53,13 +56,13 @@ def started(a: Any, share: int, shares: int) -> None:
 
 
 @functools.cache
-def _quantising(variant: str, kind: str, step: int, planes: int) -> Any:
-    """Make the function that quantises steps ``at`` to ``end`` for a share."""
+def quantising(variant: str, kind: str, step: int, planes: int) -> Any:
+    """Make the function that quantises steps ``at`` to ``end`` of all rows for a share."""
     quantise = quantiser(variant, kind, step, planes)
     size = 4 if kind == "float32" else 2
 
     @inlined
-    def quantising(a: Any, share: int, at: int, end: int) -> None:
+    def steps_quantised(a: Any, share: int, at: int, end: int) -> None:
         steps, own = a[_BLOCKS] * a[_STEPS], share * a[_S_OWN]
         while at < end:
             row, first = at // steps, at % steps
@@ -72,13 +75,13 @@ def _quantising(variant: str, kind: str, step: int, planes: int) -> Any:
             )  # fmt: skip
             at += count
 
-    return quantising
+    return steps_quantised
 
 
 @functools.cache
 def quantised(variant: str, kind: str, step: int, planes: int) -> Command:
     """Give the command that quantises activations and starts the turns anew."""
-    quantise = _quantising(variant, kind, step, planes)
+    quantise = quantising(variant, kind, step, planes)
 
     def run(a: Any, share: int, shares: int) -> None:
         clear_turns(a[_TURNS_AT], a[_PARTS])
@@ -102,13 +105,32 @@ def widened(variant: str, kind: str) -> Command:
     return command(run)
 
 
-def _products(groups: int, panel: Any, begun: Any = None) -> Command:
-    """Give the command that does a panel of ``groups`` for each block of rows."""
-    own = begun is not None
+@inlined
+def _unprepared(a: Any, share: int) -> None:
+    """Begin with nothing."""
+
+
+@inlined
+def _unfinished() -> None:
+    """End with nothing."""
+
+
+def walked(
+    groups: int, panel: Any, begun: Any = _unprepared, ended: Any = _unfinished
+) -> Command:
+    """
+    Give the command that does a panel of ``groups`` for each block of rows.
+
+    Parameters
+    ----------
+    panel
+        Compiled: arguments, share, the first group, rows from and to.
+    begun, ended
+        Compiled: what each share does first, of arguments and share, and last.
+    """
 
     def run(a: Any, share: int, shares: int) -> None:
-        if own:
-            begun(a, share)
+        begun(a, share)
         m, count, per = a[_M], a[_GROUPS], a[_PER] * groups
         spans = (count + per - 1) // per
         every = spans * ((m + a[_ROWS] - 1) // a[_ROWS])
@@ -119,6 +141,7 @@ def _products(groups: int, panel: Any, begun: Any = None) -> Command:
             for g in range(first, min(first + per, count), groups):
                 panel(a, share, min(g, count - groups), low, high)
             turn = next_turn(a[_TURNS_AT], share, shares, every)
+        ended()
 
     return command(run)
 
@@ -148,14 +171,14 @@ def int8_products(
             )  # fmt: skip
 
     if kind is None:
-        return _products(groups, panel)
-    quantise = _quantising(variant, kind, form.step, form.planes)
+        return walked(groups, panel)
+    quantise = quantising(variant, kind, form.step, form.planes)
 
     @inlined
     def begun(a: Any, share: int) -> None:
         quantise(a, share, 0, a[_M] * a[_BLOCKS] * a[_STEPS])
 
-    return _products(groups, panel, begun)
+    return walked(groups, panel, begun)
 
 
 @functools.cache
@@ -174,7 +197,7 @@ def float_products(variant: str, form: Form, rows: int, groups: int) -> Command:
                 a[_N] - 16 * g,
             )  # fmt: skip
 
-    return _products(groups, panel)
+    return walked(groups, panel)
 
 
 @command
