@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
+import numba
 from numba.core.compiler_lock import global_compiler_lock
 from numba.extending import intrinsic
 
@@ -18,7 +19,7 @@ from seamline_cpu.inlined import Inlining
 from seamline_cpu.ir import compiler
 from seamline_cpu.jit_cache import attach
 
-__all__ = ["compiled", "fused", "jit", "native"]
+__all__ = ["compiled", "fused", "inlined", "jit", "native"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -41,6 +42,15 @@ def fused(function: F) -> F:
     Only the rounding between the two goes; NaN, infinity and signed zero are kept.
     """
     return compiled(function, fastmath={"contract"})
+
+
+def inlined(function: F) -> F:
+    """
+    Compile as part of each function that calls it, not by itself before that.
+
+    For what has one caller: LLVM otherwise optimises the code twice.
+    """
+    return numba.njit(inline="always")(function)  # type: ignore[no-any-return]
 
 
 def native(function: Callable[..., Any]) -> Any:
