@@ -9,6 +9,7 @@ names it among those that were ``left``.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 
 from seamline.provider import NodeView
@@ -30,9 +31,16 @@ _FLOAT = (
     "LayerNormalization", "LogSoftmax", "MatMul", "MaxPool", "Mean", "Pow",
     "RMSNormalization", "RNN", "ReduceL1", "ReduceL2", "ReduceMax", "ReduceMean", "ReduceMin",
     "ReduceSum", "ReduceSumSquare", "SimplifiedLayerNormalization", "Sin", "Softmax", "Sum",
-    f"{_CONTRIB}DynamicQuantizeLSTM", f"{_CONTRIB}FusedConv", f"{_CONTRIB}FusedMatMul", f"{_CONTRIB}Gelu",
+    f"{_CONTRIB}DynamicQuantizeLSTM", f"{_CONTRIB}DynamicQuantizeMatMul", f"{_CONTRIB}FusedConv", f"{_CONTRIB}FusedMatMul", f"{_CONTRIB}Gelu",
     f"{_CONTRIB}QuickGelu", f"{_CONTRIB}SimplifiedLayerNormalization", f"{_OWN}FusedConv",
     f"{_OWN}FusedMatMul", f"{_OWN}LayerNormalization",
+)  # fmt: skip
+_BYTES = frozenset({"int8", "uint8"})
+#: Operators over bytes that are made of commands.
+_OF_BYTES = (
+    "ConvInteger", "MatMulInteger", "QLinearConv", "QLinearMatMul",
+    f"{_CONTRIB}MatMulIntegerToFloat", f"{_CONTRIB}QLinearConv",
+    f"{_OWN}ConvIntegerToFloat", f"{_OWN}MatMulIntegerToFloat",
 )  # fmt: skip
 _COUNTED = ("Add", "Sub", "Mul", "Div", "Max", "Min")
 _COMPARISONS = ("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual")
@@ -43,7 +51,7 @@ _TYPES: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(_COUNTED, _ONLY_FLOAT | COUNTED),
     **dict.fromkeys(_COMPARISONS, COMPARED),
     **dict.fromkeys(_LOGIC, frozenset({"bool"})),
-    **dict.fromkeys(("ConvInteger", "MatMulInteger"), frozenset({"int8", "uint8"})),
+    **dict.fromkeys(_OF_BYTES, _BYTES),
     f"{_CONTRIB}MatMulNBits": frozenset({"bfloat16", "float16", "float32"}),
     "Cast": CAST,
 }
@@ -118,18 +126,30 @@ def _power(node: NodeView) -> str | None:
     return f"{IN_PYTHON}: only exponents of {sorted(_EXPONENTS)} have compiled commands"
 
 
-def _of_integers(node: NodeView) -> str | None:
-    for index, what in {1: "weight", 3: "weights' zero point"}.items():
+#: Weights and their zero points are packed when a node is bound; others in each run.
+_WEIGHTS = {1: "weight", 3: "weights' zero point"}
+_LINEAR_CONV = {3: "weight", 5: "weights' zero point", 8: "bias"}
+_LINEAR_PRODUCT = {3: "weight", 5: "weights' zero point"}
+
+
+def _of_known(names: Mapping[int, str], node: NodeView) -> str | None:
+    for index, what in names.items():
         if node.has_input(index) and node.constant(index) is None:
             return f"{IN_PYTHON}: its {what} is not constant"
     return None
 
 
+def _linear_product(node: NodeView) -> str | None:
+    out = node.tensor(6)
+    if out is not None and out.is_sized and out.shape not in ((), (1,)):
+        return f"{IN_PYTHON}: it has an output scale for each row"
+    return _of_known(_LINEAR_PRODUCT, node)
+
+
 def _of_packed(node: NodeView) -> str | None:
     names = {1: "weight", 2: "scale", 3: "zero point", 4: "g_idx", 5: "bias"}
-    for index, what in names.items():
-        if node.has_input(index) and node.constant(index) is None:
-            return f"{IN_PYTHON}: its {what} is not constant"
+    if reason := _of_known(names, node):
+        return reason
     kind = node.tensor(0)
     if kind is not None and kind.dtype == "float16" and not converts_half():
         return f"{IN_PYTHON}: this processor does not convert float16"
@@ -138,6 +158,13 @@ def _of_packed(node: NodeView) -> str | None:
 
 _EXPONENTS = frozenset({-1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 3.0})
 _FORMS: Mapping[str, Callable[[NodeView], str | None]] = {
-    "Cast": _cast, "ConvInteger": _of_integers, "MatMulInteger": _of_integers, "Pow": _power,
+    "Cast": _cast, "Pow": _power, "QLinearMatMul": _linear_product,
+    **dict.fromkeys(
+        ("ConvInteger", "MatMulInteger", f"{_OWN}ConvIntegerToFloat"),
+        functools.partial(_of_known, _WEIGHTS),
+    ),
+    **dict.fromkeys(
+        ("QLinearConv", f"{_CONTRIB}QLinearConv"), functools.partial(_of_known, _LINEAR_CONV)
+    ),
     "Resize": _resize, "Upsample": _resize, f"{_CONTRIB}MatMulNBits": _of_packed,
 }  # fmt: skip
