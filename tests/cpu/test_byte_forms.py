@@ -175,17 +175,19 @@ def test_a_convolutions_sums_end_as_floats_in_their_place(group, name):
         R.normal(size=count).astype(np.float32),
     )
     bias = R.normal(size=count).astype(np.float32)
+    added = R.integers(-5000, 5000, count).astype(np.int32)
     held = []
 
     def ending(out):
         held.append(R.normal(size=out.shape).astype(np.float32))
         epilogue = Epilogue(clip, limits, held[0])
         return ConvolutionEnding(
-            out.view(np.float32), out, scale, weights, bias, epilogue=epilogue
+            out.view(np.float32), out, scale, weights, added, bias, epilogue=epilogue
         )
 
     got, want = convolved(group, name, "uint8", ending)
     column = (-1, 1, 1)
+    want = want + added.reshape(column)
     want = want * (0.01 * weights.astype(np.float64)).reshape(column)
     want = np.clip(want + bias.reshape(column) + held[0], *limits)
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-3)

@@ -9,6 +9,7 @@ from seamline.rewrites import (
     cleanup,
     convolutions,
     epilogues,
+    integers,
     normalizations,
     products,
 )
@@ -34,5 +35,5 @@ BASIC: Rules = _together(cleanup.RULES, convolutions.RULES)
 #: In stages: patterns become operators before these are fused into what comes first.
 EXTENDED: tuple[Rules, ...] = (
     _together(activations.RULES, normalizations.RULES),
-    _together(epilogues.RULES, products.RULES),
+    _together(epilogues.RULES, products.RULES, integers.RULES),
 )

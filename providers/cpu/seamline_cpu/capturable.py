@@ -128,8 +128,7 @@ def _power(node: NodeView) -> str | None:
 
 #: Weights and their zero points are packed when a node is bound; others in each run.
 _WEIGHTS = {1: "weight", 3: "weights' zero point"}
-_LINEAR_CONV = {3: "weight", 5: "weights' zero point", 8: "bias"}
-_LINEAR_PRODUCT = {3: "weight", 5: "weights' zero point"}
+_LINEAR = {3: "weight", 5: "weights' zero point"}
 
 
 def _of_known(names: Mapping[int, str], node: NodeView) -> str | None:
@@ -143,7 +142,7 @@ def _linear_product(node: NodeView) -> str | None:
     out = node.tensor(6)
     if out is not None and out.is_sized and out.shape not in ((), (1,)):
         return f"{IN_PYTHON}: it has an output scale for each row"
-    return _of_known(_LINEAR_PRODUCT, node)
+    return _of_known(_LINEAR, node)
 
 
 def _of_packed(node: NodeView) -> str | None:
@@ -164,7 +163,7 @@ _FORMS: Mapping[str, Callable[[NodeView], str | None]] = {
         functools.partial(_of_known, _WEIGHTS),
     ),
     **dict.fromkeys(
-        ("QLinearConv", f"{_CONTRIB}QLinearConv"), functools.partial(_of_known, _LINEAR_CONV)
+        ("QLinearConv", f"{_CONTRIB}QLinearConv"), functools.partial(_of_known, _LINEAR)
     ),
     "Resize": _resize, "Upsample": _resize, f"{_CONTRIB}MatMulNBits": _of_packed,
 }  # fmt: skip

@@ -1,8 +1,9 @@
 """
 What a convolution of bytes does to its int32 sums while they are in the cache.
 
-Sums become floats by a scale of the input and one, or one a channel, of the weights, with a
-bias, a residual and an activation; or bytes again, by a last scale and zero point. A unit
+Sums, to which integers may be added, become floats by a scale of the input and one, or one
+a channel, of the weights, with a bias, a residual and an activation; or bytes again, by a
+last scale and zero point. A unit
 of the convolution calls :func:`end_block` over the block that it has just made. Floats take
 the place of their sums.
 """
@@ -28,7 +29,7 @@ _ROOM = 1024  # floats that short runs are activated in, side by side
 ENDING_BYTES = 64 + 4 * _ROOM  #: scratch of a share
 _SHARED_FROM = 131_072  # sums from which more threads pay
 (_BYTES, _SUMS, _Y, _INPUT, _WEIGHTS, _STEP, _BIAS, _LAST, _ZERO, _SIGN, _FUNCTION,
- _NUMBERS, _MORE, _IMAGES, _GROUPS, _OC, _OH, _OW) = range(18)  # fmt: skip
+ _NUMBERS, _MORE, _IMAGES, _GROUPS, _OC, _OH, _OW, _ADDED) = range(19)  # fmt: skip
 f4 = np.float32
 
 
@@ -45,8 +46,10 @@ class ConvolutionEnding:
         int32, of as many elements.
     scale, weights
         float32: of the input, one element; of the weights, one or C.
+    added
+        int32, C elements, added to the sums.
     bias
-        float32, C elements, added to floats; to bytes' sums it was added before.
+        float32, C elements, added to floats.
     last, zero
         Scale and zero point of bytes, one element each.
     epilogue
@@ -57,6 +60,7 @@ class ConvolutionEnding:
     sums: Array
     scale: Array
     weights: Array
+    added: Array | None = None
     bias: Array | None = None
     last: Array | None = None
     zero: Array | None = None
@@ -76,21 +80,24 @@ class ConvolutionEnding:
             bias, last, zero, 128 if self.y.dtype == np.int8 else 0,
             *self.epilogue.arguments, images, groups, channels // groups,
             self.y.size // max(1, images * channels * columns), columns,
+            0 if self.added is None else self.added.ctypes.data,
         ]  # fmt: skip
         return np.array(values, np.int64)
 
 
 @elementwise
-def _scale(sums: Any, factor: Any, bias: Any, out: Any) -> None:
+def _scale(sums: Any, added: Any, factor: Any, bias: Any, out: Any) -> None:
     for i in range(out.size):
-        out[i] = f4(sums[i]) * factor + bias
+        scaled = f4(np.int32(sums[i] + added)) * factor
+        out[i] = scaled + bias
 
 
 @elementwise
-def _round(sums: Any, factor: Any, zero: Any, low: Any, high: Any, out: Any) -> None:
+def _round(sums: Any, added: Any, factor: Any, zero: Any, low: Any, high: Any,
+           out: Any) -> None:  # fmt: skip
     """Scale in float64, where every sum is exact; a half goes to the even neighbour."""
     for i in range(out.size):
-        value = np.rint(np.float64(sums[i]) * factor) + zero
+        value = np.rint(np.float64(np.int32(sums[i] + added)) * factor) + zero
         value = low if not value > low else value  # so that NaN gives the least
         out[i] = np.int32(min(value, high))
 
@@ -101,9 +108,10 @@ def _end_runs(e: Any, at: int, channel: int, n: int) -> None:
     scale, weight = floats(e[_INPUT])[0], floats(e[_WEIGHTS])[channel * e[_STEP]]
     factor = f4(scale * weight)
     sums = carray(ints(e[_SUMS] + 4 * at), (n,))
+    added = np.int32(0) if e[_ADDED] == 0 else ints(e[_ADDED])[channel]
     if e[_BYTES] == 0:
         bias = f4(0.0) if e[_BIAS] == 0 else floats(e[_BIAS])[channel]
-        _scale(sums, factor, bias, matrix(floats(e[_Y] + 4 * at), 1, n)[0])
+        _scale(sums, added, factor, bias, matrix(floats(e[_Y] + 4 * at), 1, n)[0])
         return
     factor = f4(factor / floats(e[_LAST])[0])
     # A zero point with its top bit flipped is itself + 128.
@@ -111,7 +119,7 @@ def _end_runs(e: Any, at: int, channel: int, n: int) -> None:
     zero = np.float64((np.int64(bytes_at(e[_ZERO])[0]) ^ sign) - sign)
     low, high = np.float64(-sign), np.float64(255 - sign)
     out = carray(bytes_at(e[_Y] + at), (n,))
-    _round(sums, np.float64(factor), zero, low, high, out)
+    _round(sums, added, np.float64(factor), zero, low, high, out)
 
 
 @jit

@@ -87,7 +87,7 @@ def conv_integer(call: Call) -> Run:
     out = call.outputs[0]
     if out.size == 0:
         return nothing
-    return bind_sums(call, out, scratch_of(call, sum_bytes(call.view, 1)[0]), 1, None)
+    return bind_sums(call, out, scratch_of(call, sum_bytes(call.view, 1)[0]), 1)
 
 
 @TABLE.kernel(
@@ -109,40 +109,46 @@ def qlinear_conv(call: Call) -> Run:
     scratch = scratch_of(call, outer + 128 + inner)
     sums = scratch[: 4 * out.size].view(np.int32).reshape(out.shape)
     x_scale, w_scale, y_scale, y_zero = (call.inputs[i] for i in (1, 4, 6, 7))
-    ending = ConvolutionEnding(out, sums, x_scale, w_scale, last=y_scale, zero=y_zero)
-    return bind_sums(call, sums, scratch[outer:], 3, 8, ending)
+    ending = ConvolutionEnding(
+        out, sums, x_scale, w_scale, call.input(8), last=y_scale, zero=y_zero
+    )
+    return bind_sums(call, sums, scratch[outer:], 3, ending)
 
 
 def _unlike_bias(view: NodeView) -> str | None:
+    """Refuse biases that are neither vectors nor shaped to be added to the output."""
     w = dims(view, 1)
-    return unlike(view, 6, "bias", None if w is None else (w[0],))
+    if w is None:
+        return None
+    forms = ((w[0],), (1, w[0], *(1,) * (len(w) - 2)))
+    return unlike(view, 6, "bias", *forms) or unlike(view, 7, "bias", *forms)
 
 
 @TABLE.kernel(
     "ConvIntegerToFloat", domain="seamline", dtypes={0: _BYTES, 1: _BYTES, 4: ("float32",)},
     when=all_of(_refuse, _unfit_points(4, 5, weights=1, by_channel=(5,)), _unlike_bias, unknown_activation,
-                unlike_output(7)),
+                unlike_output(8)),
     workspace=integer_bytes, resident=functools.partial(packed_bytes, 1), variant="packed",
     because=f"{_BECAUSE}, scaled to floats while they are in the cache",
 )  # fmt: skip
 def conv_integer_to_float(call: Call) -> Run:
     """
-    Bind ``activation(ConvInteger(x, w, zeros) * (scale * w_scale) + bias + residual)``.
+    Bind ``activation((ConvInteger(x, w, zeros) + added) * (scale * w_scale) + bias + Z)``.
 
     Inputs are ConvInteger's four, the scale of ``x``, that of ``w``, one or one a channel,
-    and, left out or not, a float bias and a residual of the output's shape. ``activation``
-    and ``activation_params`` are those of Seamline's FusedConv.
+    and, left out or not, int32 ``added``, a float bias, and a Z of the output's shape.
+    ``activation`` and ``activation_params`` are those of Seamline's FusedConv.
     """
     out = call.outputs[0]
     if out.size == 0:
         return nothing
     scratch = scratch_of(call, sum_bytes(call.view, 1)[0])
     sums = out.view(np.int32)
-    scale, weights = call.inputs[4:6]
     ending = ConvolutionEnding(
-        out, sums, scale, weights, call.input(6), epilogue=epilogue_of(call, 7)
-    )
-    return bind_sums(call, sums, scratch, 1, None, ending)
+        out, sums, *call.inputs[4:6], call.input(6), call.input(7),
+        epilogue=epilogue_of(call, 8),
+    )  # fmt: skip
+    return bind_sums(call, sums, scratch, 1, ending)
 
 
 @TABLE.infer("ConvIntegerToFloat", domain="seamline")

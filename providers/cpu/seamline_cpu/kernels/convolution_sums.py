@@ -148,12 +148,6 @@ def _form(call: Call, weights: int, window: Window) -> str:
     return str(call.resident(tag, _indices(call, weights, zero), suits))
 
 
-def _totals(weights: _Array, groups: int) -> _Array:
-    """Give the sum of each channel's weights, laid out as a bias."""
-    sums = weights.reshape(len(weights), -1).sum(1, dtype=np.int32)
-    return pack_bias(sums, len(weights), groups, np.int32)
-
-
 _TRANSFORMED_FROM = 6  # taps of a row where four products at once are the alternative
 _PACKS: dict[str, Callable[..., _Array]] = {
     "dense": lambda w, groups, _: pack_words(w, groups),
@@ -164,41 +158,58 @@ _PACKS: dict[str, Callable[..., _Array]] = {
 
 
 def bind_sums(
-    call: Call, out: _Array, scratch: _Array, weights: int, bias: int | None,
-    ending: ConvolutionEnding | None = None, zero: int = 2,
+    call: Call, out: _Array, scratch: _Array, weights: int,
+    ending: ConvolutionEnding | None = None,
 ) -> Run:  # fmt: skip
-    """Bind int32 sums; weights, their zero point and the bias may change between runs."""
+    """
+    Bind int32 sums, and how they end; weights and their zero point may change between runs.
+
+    Parameters
+    ----------
+    out
+        int32; takes the sums.
+    weights
+        The index of the weights; their zero point's is higher by 2, and input 2 is the
+        zero point of input 0.
+    """
     window, _, groups, _ = _sizes(call.view, weights)
     form = _form(call, weights, window)
     tag = f"{form}/{groups}/{window.kernel}"
     packed, lay = _packed(
         call, weights, weights + 2, tag, lambda w: _PACKS[form](w, groups, window)
     )
-    given = None if bias is None else call.input(bias)
-    laid = pack_bias(given, out.shape[1], groups, np.int32)
-
-    def set_bias() -> None:
-        laid[...] = pack_bias(given, out.shape[1], groups, np.int32)
-
-    changing = bias is not None and given is not None and call.constant(bias) is None
     threads = min(threads_of(call.options), threads_here())
-    given_to = (call.inputs[0], packed, laid, out, window, scratch, threads)
-    point = call.input(zero)
+    blank = pack_bias(None, out.shape[1], groups, np.int32)
+    given = (
+        call.inputs[0],
+        packed,
+        blank,
+        out,
+        window,
+        scratch,
+        threads,
+        call.input(2),
+    )
     after: Run | None = None
     if form == "dense":
-        run = bind_dense(*given_to, point)
+        run: Run = bind_dense(*given)
         after = None if ending is None else bind_ending(ending, threads)
     elif form == "transformed":
-        run = bind_transformed(*given_to, point, ending)
+        run = bind_transformed(*given, ending)
     else:
-        totals = None
-        if form == "fours":
-            indices = _indices(call, weights, weights + 2)
-            known, centre = call.constant(weights), call.constant(weights + 2)
-            totals = call.resident(
-                f"totals/{groups}", indices,
-                lambda: _totals(_centred(known, centre), groups),  # type: ignore[arg-type]
-            )  # fmt: skip
-        variant = variant_for(call.options)
-        run = bind_words(*given_to, point, ending, totals, variant)
-    return in_order(lay, set_bias if changing else None, run, after)
+        totals = _totals(call, weights, groups) if form == "fours" else None
+        run = bind_words(*given, ending, totals, variant_for(call.options))
+    return in_order(lay, run, after)
+
+
+def _totals(call: Call, weights: int, groups: int) -> _Array:
+    """Give the sum of each channel's weights, laid out as a bias."""
+    known, zero = call.constant(weights), call.constant(weights + 2)
+
+    def added() -> _Array:
+        wide = _centred(np.asarray(known), zero)
+        sums = wide.reshape(len(wide), -1).sum(1, dtype=np.int32)
+        return pack_bias(sums, len(wide), groups, np.int32)
+
+    indices = _indices(call, weights, weights + 2)
+    return call.resident(f"totals/{groups}", indices, added)  # type: ignore[no-any-return]
