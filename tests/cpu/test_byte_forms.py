@@ -101,7 +101,13 @@ def test_sums_end_as_bytes_halves_to_even_and_saturated(group, sizes, dtype):
     scale, last = np.array([0.5], np.float32), np.array([64], np.float32)
     zero = whole(dtype, 1)
     ending = Ending(
-        of(len(a), n, dtype), scale, np.ones(1, np.float32), bias, last, zero
+        of(len(a), n, dtype),
+        scale,
+        np.ones(1, np.float32),
+        None,
+        last,
+        zero,
+        added=bias,
     )
     got = multiplied(a, p, b, q, group, ending)
     real = np.rint((exact(a, p, b, q) + bias) / 128) + zero.astype(int)

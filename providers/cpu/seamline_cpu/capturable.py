@@ -28,7 +28,7 @@ _ONLY_FLOAT = frozenset({"float32"})
 _FLOAT = (
     *BINARY, *UNARY, *FORMULAS, "AveragePool", "BatchNormalization", "Conv", "ConvTranspose",
     "Cos", "DynamicQuantizeLinear", "Gemm", "GlobalAveragePool", "GlobalMaxPool", "GRU", "IsNaN", "LRN", "LSTM",
-    "LayerNormalization", "LogSoftmax", "MatMul", "MaxPool", "Mean", "Pow",
+    "LayerNormalization", "LogSoftmax", "MatMul", "Mean", "Pow",
     "RMSNormalization", "RNN", "ReduceL1", "ReduceL2", "ReduceMax", "ReduceMean", "ReduceMin",
     "ReduceSum", "ReduceSumSquare", "SimplifiedLayerNormalization", "Sin", "Softmax", "Sum",
     f"{_CONTRIB}DynamicQuantizeLSTM", f"{_CONTRIB}DynamicQuantizeMatMul", f"{_CONTRIB}FusedConv", f"{_CONTRIB}FusedMatMul", f"{_CONTRIB}Gelu",
@@ -39,7 +39,10 @@ _BYTES = frozenset({"int8", "uint8"})
 #: Operators over bytes that are made of commands.
 _OF_BYTES = (
     "ConvInteger", "MatMulInteger", "QLinearConv", "QLinearMatMul",
-    f"{_CONTRIB}MatMulIntegerToFloat", f"{_CONTRIB}QLinearConv",
+    f"{_CONTRIB}MatMulIntegerToFloat", f"{_CONTRIB}QGemm", f"{_CONTRIB}QLinearAdd",
+    f"{_CONTRIB}QLinearAveragePool", f"{_CONTRIB}QLinearConv",
+    f"{_CONTRIB}QLinearGlobalAveragePool", f"{_CONTRIB}QLinearLeakyRelu",
+    f"{_CONTRIB}QLinearMul", f"{_CONTRIB}QLinearSigmoid", f"{_CONTRIB}QLinearSoftmax",
     f"{_OWN}ConvIntegerToFloat", f"{_OWN}MatMulIntegerToFloat",
 )  # fmt: skip
 _COUNTED = ("Add", "Sub", "Mul", "Div", "Max", "Min")
@@ -52,6 +55,10 @@ _TYPES: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(_COMPARISONS, COMPARED),
     **dict.fromkeys(_LOGIC, frozenset({"bool"})),
     **dict.fromkeys(_OF_BYTES, _BYTES),
+    "DequantizeLinear": _BYTES,
+    "MaxPool": _ONLY_FLOAT | _BYTES,
+    f"{_CONTRIB}QLinearConcat": _ONLY_FLOAT,
+    "QuantizeLinear": _ONLY_FLOAT,
     f"{_CONTRIB}MatMulNBits": frozenset({"bfloat16", "float16", "float32"}),
     "Cast": CAST,
 }
@@ -138,6 +145,22 @@ def _of_known(names: Mapping[int, str], node: NodeView) -> str | None:
     return None
 
 
+def _linear(node: NodeView) -> str | None:
+    """Say why QuantizeLinear or DequantizeLinear stays in Python."""
+    kinds = [node.tensor(1), node.outputs[0] if node.outputs else None]
+    scale, out = (getattr(kind, "dtype", None) for kind in kinds)
+    wide, narrow = (
+        (out, "int8") if node.node.op_type == "DequantizeLinear" else ("float32", out)
+    )
+    if node.attributes.get("block_size", 0) or scale != "float32" or wide != "float32":
+        return (
+            f"{IN_PYTHON}: its scale is {scale}, in blocks or not, and it gives {out}"
+        )
+    if narrow not in _BYTES or node.attributes.get("precision", 0) not in (0, 1):
+        return f"{IN_PYTHON}: only codes of 8 bits have compiled commands"
+    return None
+
+
 def _linear_product(node: NodeView) -> str | None:
     out = node.tensor(6)
     if out is not None and out.is_sized and out.shape not in ((), (1,)):
@@ -157,7 +180,7 @@ def _of_packed(node: NodeView) -> str | None:
 
 _EXPONENTS = frozenset({-1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 3.0})
 _FORMS: Mapping[str, Callable[[NodeView], str | None]] = {
-    "Cast": _cast, "Pow": _power, "QLinearMatMul": _linear_product,
+    "Cast": _cast, "DequantizeLinear": _linear, "QuantizeLinear": _linear, "Pow": _power, "QLinearMatMul": _linear_product,
     **dict.fromkeys(
         ("ConvInteger", "MatMulInteger", f"{_OWN}ConvIntegerToFloat"),
         functools.partial(_of_known, _WEIGHTS),

@@ -25,7 +25,7 @@ __all__ = ["ROOM", "Ending", "end_stripe"]
 
 ROOM = 8 * COLUMNS + 64  #: bytes of scratch: factors, a bias, an activation's arguments
 (_BYTES, _ROW, _ROW_STEP, _COLUMN, _COLUMN_STEP, _BIAS, _Y, _N, _LAST, _ZERO, _SIGN,
- _FUNCTION, _NUMBERS, _MORE) = range(14)  # fmt: skip
+ _FUNCTION, _NUMBERS, _MORE, _ADDED) = range(15)  # fmt: skip
 f4, i4 = np.float32, np.int32
 
 
@@ -41,7 +41,9 @@ class Ending:
     rows, columns
         float32 scales: of one element, or M and N.
     bias
-        N elements: float32, added to floats, or int32, added to the sums of bytes.
+        float32, N elements, added to floats.
+    added
+        int32, N elements, added to the sums; scaled with them.
     last, zero
         Scale and zero point of bytes, one element each.
     epilogue
@@ -55,6 +57,7 @@ class Ending:
     last: Array | None = None
     zero: Array | None = None
     epilogue: Epilogue = PLAIN
+    added: Array | None = None
 
     def arguments(self) -> Array:
         """Give what :func:`end_stripe` takes first, int64."""
@@ -68,6 +71,7 @@ class Ending:
             int(as_bytes), where[0], int(self.rows.size > 1), where[1],
             int(self.columns.size > 1), where[2], where[3], self.y.shape[1], where[4],
             where[5], sign, *self.epilogue.arguments,
+            0 if self.added is None else self.added.ctypes.data,
         ]  # fmt: skip
         return np.array(values, np.int64)
 
@@ -84,10 +88,12 @@ def _prepare(e: Any, row: int, column: int, columns: int, room: int) -> None:
         last, whole = floats(e[_LAST])[0], ints(room + 4 * COLUMNS)
         for j in range(columns):
             factors[j] = f4(factors[j] / last)
-            whole[j] = i4(0) if e[_BIAS] == 0 else ints(e[_BIAS])[column + j]
+            whole[j] = i4(0) if e[_ADDED] == 0 else ints(e[_ADDED])[column + j]
     else:
         for j in range(columns):
             bias[j] = f4(0.0) if e[_BIAS] == 0 else floats(e[_BIAS])[column + j]
+            if e[_ADDED] != 0:
+                bias[j] += f4(ints(e[_ADDED])[column + j]) * factors[j]
     for j in range(columns, COLUMNS):
         factors[j] = f4(0.0)
         bias[j] = f4(0.0)
