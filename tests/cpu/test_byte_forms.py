@@ -21,12 +21,14 @@ from seamline_cpu.kernels.activation_loops import clip
 from seamline_cpu.kernels.byte_endings import Ending
 from seamline_cpu.kernels.byte_panels import BytePanels
 from seamline_cpu.kernels.byte_product import bind_bytes
+from seamline_cpu.kernels.byte_repacking import bind_repacking
 from seamline_cpu.kernels.convolution_endings import ENDING_BYTES, ConvolutionEnding
 from seamline_cpu.kernels.convolution_tiles import pack_bias
 from seamline_cpu.kernels.convolution_words import bind_words
 from seamline_cpu.kernels.epilogues import Epilogue
 from seamline_cpu.kernels.windows import Window
 from seamline_cpu.kernels.word_blocks import pack_channels, words_bytes
+from seamline_cpu.tiles import COLUMNS, ROWS
 
 R = np.random.default_rng(23)
 GROUPS = pytest.mark.parametrize("group", [2, 4])
@@ -68,6 +70,26 @@ def test_a_product_is_exact_in_either_form(variant, group, sizes, kinds):
     a, p, b, q = case(sizes, *kinds, by_row=sizes[0] > 1)
     got = multiplied(a, p, b, q, group, of(len(a), b.shape[1], np.int32), variant)
     np.testing.assert_array_equal(got, exact(a, p, b, q))
+
+
+@GROUPS
+@pytest.mark.parametrize("kind", ["uint8", "int8"])
+@pytest.mark.parametrize(
+    "shape", [(1, 5, 9, 7), (4, 7, 16, 33), (3, 1, 31, 40), (2, 13, 2, 16)]
+)
+def test_right_sides_that_change_are_packed_in_each_run(group, kind, shape):
+    items, m, k, n = shape
+    a, b = whole("uint8", items, m, k), whole(kind, items, k, n)
+    p, q = whole("uint8", 1), whole(kind, n)
+    y = of(items * m, n, np.int32)
+    pack, panels, zeros = bind_repacking(b, q, group, 2)
+    run = bind_bytes(a, p, panels, zeros, y, 2, "portable")
+    for _ in range(2):
+        b[...], q[...] = whole(kind, *b.shape), whole(kind, n)
+        pack()
+        run()
+        want = (a.astype(np.int64) - p) @ (b.astype(np.int64) - q)
+        np.testing.assert_array_equal(y.reshape(want.shape), want)
 
 
 @GROUPS
@@ -221,17 +243,18 @@ def test_fours_become_the_instruction_of_vnni(variant, cpu, rows):
     def emit(v, *args):
         emit_bytes(v, 4, rows, args)
 
+    each = COLUMNS // (16 if variant == "avx512vnni" else 8)
     text = assembly(variant, cpu, emit, 9)
-    assert text.count("vpdpbusd") == 2 * rows
+    assert text.count("vpdpbusd") == each * rows
     assert "call" not in text
     text = assembly(variant, cpu, lambda v, *args: emit_taps(v, 4, args), 7)
-    assert text.count("vpdpbusd") == 12
+    assert text.count("vpdpbusd") == each * ROWS
     assert "call" not in text
 
 
 def test_pairs_are_multiplied_by_one_instruction_without_vnni():
     text = assembly("avx2", "znver3", lambda v, *args: emit_taps(v, 2, args), 7)
-    assert text.count("vpmaddwd") == 12
+    assert text.count("vpmaddwd") == ROWS * COLUMNS // 8
     assert "vpmull" not in text
 
 

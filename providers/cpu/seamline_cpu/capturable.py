@@ -161,11 +161,18 @@ def _linear(node: NodeView) -> str | None:
     return None
 
 
-def _linear_product(node: NodeView) -> str | None:
-    out = node.tensor(6)
-    if out is not None and out.is_sized and out.shape not in ((), (1,)):
-        return f"{IN_PYTHON}: it has an output scale for each row"
-    return _of_known(_LINEAR, node)
+def _product(a: int, b: int, node: NodeView) -> str | None:
+    """Say why a product of bytes stays in Python: it broadcasts, or scales differ by row."""
+    one, other = node.tensor(a), node.tensor(b)
+    if node.node.op_type == "QLinearMatMul":
+        out = node.tensor(6)
+        if out is not None and out.is_sized and out.shape not in ((), (1,)):
+            return f"{IN_PYTHON}: it has an output scale for each row"
+    if one is None or other is None or one.shape is None or other.shape is None:
+        return None
+    if len(other.shape) > 2 and one.shape[:-2] != other.shape[:-2]:
+        return f"{IN_PYTHON}: its matrices are {one} and {other}, which broadcast"
+    return None
 
 
 def _of_packed(node: NodeView) -> str | None:
@@ -180,9 +187,11 @@ def _of_packed(node: NodeView) -> str | None:
 
 _EXPONENTS = frozenset({-1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 3.0})
 _FORMS: Mapping[str, Callable[[NodeView], str | None]] = {
-    "Cast": _cast, "DequantizeLinear": _linear, "QuantizeLinear": _linear, "Pow": _power, "QLinearMatMul": _linear_product,
+    "Cast": _cast, "DequantizeLinear": _linear, "QuantizeLinear": _linear, "Pow": _power,
+    "MatMulInteger": functools.partial(_product, 0, 1),
+    "QLinearMatMul": functools.partial(_product, 0, 3),
     **dict.fromkeys(
-        ("ConvInteger", "MatMulInteger", f"{_OWN}ConvIntegerToFloat"),
+        ("ConvInteger", f"{_OWN}ConvIntegerToFloat"),
         functools.partial(_of_known, _WEIGHTS),
     ),
     **dict.fromkeys(

@@ -2,7 +2,7 @@
 Vector code that ends a tile of integer sums: scaled to float32, or rounded to bytes.
 
 Rows of a stripe are ``COLUMNS`` int32, so loops over one row would be shorter than what
-LLVM's vectoriser takes at once. Bytes are rounded in float64, where every sum is exact.
+LLVM's vectoriser takes at once. Bytes are rounded in float32, as onnxruntime does.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from seamline_cpu.integer_tiles import VARIANT
-from seamline_cpu.ir import ir, types
+from seamline_cpu.ir import types
 from seamline_cpu.jit import native
 from seamline_cpu.tiles import COLUMNS, LANES
 from seamline_cpu.vectors import F32, I8, I32, Vectors, vector
@@ -19,8 +19,6 @@ __all__ = ["round_stripe", "scale_stripe"]
 
 _WIDTH = 4 * LANES
 _WORDS, _FLOATS = vector(I32, LANES), vector(F32, LANES)
-_F64 = ir.DoubleType()
-_DOUBLES = ir.VectorType(_F64, LANES)
 
 
 def _halves(v: Vectors, kind: Any, place: Any) -> list[Any]:
@@ -62,7 +60,7 @@ def round_stripe(
     """
     Write ``rows`` rows of ``COLUMNS`` bytes, ``round((sum + bias) * factors) + zero``.
 
-    A half goes to the even neighbour; what lies beyond ``low`` and ``high``, float64 as
+    A half goes to the even neighbour; what lies beyond ``low`` and ``high``, float32 as
     ``zero``, becomes these, and NaN ``low``. ``bias`` is int32. ``out`` may be ``stripe``
     where ``pitch``, the bytes between rows of it, is ``COLUMNS``.
     """
@@ -70,7 +68,7 @@ def round_stripe(
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         stripe, rows, factors, bias, zero, low, high, out, pitch = args
         v, b = Vectors(builder, VARIANT.variant), builder
-        by = [b.fpext(x, _DOUBLES) for x in _halves(v, _FLOATS, factors)]
+        by = _halves(v, _FLOATS, factors)
         added = _halves(v, _WORDS, bias)
         middle, least, most = (v.splat(x, LANES) for x in (zero, low, high))
 
@@ -80,9 +78,9 @@ def round_stripe(
             # Both halves are read before bytes are written over them.
             totals = _halves(v, _WORDS, line)
             for half, total in enumerate(totals):
-                sums = b.sitofp(b.add(total, added[half]), _DOUBLES)
+                sums = b.sitofp(b.add(total, added[half]), _FLOATS)
                 real = b.fmul(sums, by[half])
-                x = b.fadd(v.call(f"llvm.rint.v{LANES}f64", _DOUBLES, real), middle)
+                x = b.fadd(v.call(f"llvm.rint.v{LANES}f32", _FLOATS, real), middle)
                 x = b.select(b.fcmp_ordered(">", x, least), x, least)
                 x = b.select(b.fcmp_ordered("<", x, most), x, most)
                 made = b.trunc(b.fptosi(x, _WORDS), vector(I8, LANES))
@@ -92,5 +90,5 @@ def round_stripe(
         v.loop(rows, [], body)
         return context.get_dummy_value()
 
-    i64, f64 = types.int64, types.float64
-    return types.void(i64, i64, i64, i64, f64, f64, f64, i64, i64), generate
+    i64, f32 = types.int64, types.float32
+    return types.void(i64, i64, i64, i64, f32, f32, f32, i64, i64), generate

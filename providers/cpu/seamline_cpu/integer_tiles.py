@@ -22,26 +22,39 @@ from typing import Any
 from seamline_cpu.instruction_sets import choose
 from seamline_cpu.ir import types
 from seamline_cpu.jit import native
-from seamline_cpu.tiles import LANES, ROWS
+from seamline_cpu.tiles import COLUMNS, LANES, ROWS
 from seamline_cpu.vectors import I8, I16, I32, I64, Vectors, vector
 
 __all__ = ["VARIANT", "byte_tile", "emit_bytes", "emit_taps", "tap_tile_of_words"]
 
 VARIANT = choose()
-_WIDTH = 4 * LANES  # bytes of a vector of sums
-_WORDS = vector(I32, LANES)
 #: Adds the products of a broadcast word and a vector of words to a vector of sums.
 _Multiply = Callable[[Any, Any, Any], Any]
+
+
+def _lanes(v: Vectors) -> int:
+    """Give lanes of a vector of sums: VNNI's instruction should fill it, not half of it."""
+    return v.lanes if v.has_byte_dot else LANES
+
+
+def _line(v: Vectors, place: Any) -> list[Any]:
+    """Load ``COLUMNS`` words."""
+    lanes = _lanes(v)
+    every = range(0, 4 * COLUMNS, 4 * lanes)
+    return [v.load(vector(I32, lanes), v.add(place, at)) for at in every]
 
 
 def _accumulate(
     v: Vectors, rows: int, left: Any, right: list[Any], sums: list[Any], add: _Multiply
 ) -> list[Any]:
-    """Multiply a broadcast word of each row by two vectors of words."""
-    made = []
+    """Multiply a broadcast word of each row by ``COLUMNS`` words."""
+    made, each = [], len(right)
     for row in range(rows):
-        word = v.broadcast(I32, v.add(left, 4 * row), LANES)
-        made += [add(sums[2 * row + half], word, right[half]) for half in range(2)]
+        word = v.broadcast(I32, v.add(left, 4 * row), _lanes(v))
+        made += [
+            add(total, word, column)
+            for total, column in zip(sums[each * row :], right, strict=False)
+        ]
     return made
 
 
@@ -52,16 +65,18 @@ def _pairs(v: Vectors) -> _Multiply:
 
 
 def _write(v: Vectors, rows: int, sums: list[Any], out: Any, pitch: Any) -> None:
+    each = len(sums) // rows
     for row in range(rows):
         line = v.add(out, v.times(pitch, row)) if row else out
-        for half in range(2):
-            v.store(sums[2 * row + half], v.add(line, half * _WIDTH), 4)
+        for i in range(each):
+            v.store(sums[each * row + i], v.add(line, 4 * i * _lanes(v)), 4)
 
 
 def emit_taps(v: Vectors, group: int, args: Any) -> None:
     """Emit the code of :func:`tap_tile_of_words`'s intrinsic, from its arguments."""
     left, right, depth, bias, out, pitch, offsets = args
-    first = [v.broadcast(I32, v.add(bias, 4 * r), LANES) for r in range(ROWS)]
+    lanes = _lanes(v)
+    first = [v.broadcast(I32, v.add(bias, 4 * r), lanes) for r in range(ROWS)]
 
     def fours(total: Any, word: Any, column: Any) -> Any:
         return v.bytes_dot(total, column, word)
@@ -70,11 +85,11 @@ def emit_taps(v: Vectors, group: int, args: Any) -> None:
 
     def body(index: Any, sums: list[Any]) -> list[Any]:
         place = v.add(right, v.load(I64, v.add(offsets, v.times(index, 8)), 8))
-        pixels = [v.load(_WORDS, v.add(place, half * _WIDTH)) for half in range(2)]
+        pixels = _line(v, place)
         weights = v.add(left, v.times(index, 4 * ROWS))
         return _accumulate(v, ROWS, weights, pixels, sums, add)
 
-    starts = [value for value in first for _ in range(2)]
+    starts = [value for value in first for _ in range(COLUMNS // lanes)]
     _write(v, ROWS, v.loop(depth, starts, body), out, pitch)
 
 
@@ -103,13 +118,13 @@ def tap_tile_of_words(variant: str, group: int) -> Any:
 
 
 def _columns(v: Vectors, group: int, place: Any) -> list[Any]:
-    """Load two vectors of words of the right side, which lies there as bytes."""
+    """Load ``COLUMNS`` words of the right side, which lies there as bytes."""
     if group == 4:
-        return [v.load(_WORDS, v.add(place, half * _WIDTH)) for half in range(2)]
-    kinds, found = (vector(I8, 2 * LANES), vector(I16, 2 * LANES)), []
-    for half in range(2):
-        some = v.load(kinds[0], v.add(place, half * 2 * LANES))
-        found.append(v.cast(v.builder.sext(some, kinds[1]), I32))
+        return _line(v, place)
+    lanes, found = _lanes(v), []
+    for at in range(0, 2 * COLUMNS, 2 * lanes):
+        some = v.load(vector(I8, 2 * lanes), v.add(place, at))
+        found.append(v.cast(v.builder.sext(some, vector(I16, 2 * lanes)), I32))
     return found
 
 
@@ -117,15 +132,12 @@ def emit_bytes(v: Vectors, group: int, rows: int, args: Any) -> None:
     """Emit the code of :func:`byte_tile`'s intrinsic, from its arguments."""
     left, right, depth, minus, zeros, shift, totals, out, pitch = args
     b, sums = v.builder, []
-    points, whole = (
-        [v.load(_WORDS, v.add(place, half * _WIDTH)) for half in range(2)]
-        for place in (zeros, totals)
-    )
+    points, whole = _line(v, zeros), _line(v, totals)
     for row in range(rows):
-        total = v.broadcast(I32, v.add(minus, 4 * row), LANES)
+        total = v.broadcast(I32, v.add(minus, 4 * row), _lanes(v))
         first = [b.mul(total, point) for point in points]
         if group == 4:
-            moved = v.broadcast(I32, v.add(shift, 4 * row), LANES)
+            moved = v.broadcast(I32, v.add(shift, 4 * row), _lanes(v))
             first = [
                 b.add(x, b.mul(moved, y)) for x, y in zip(first, whole, strict=True)
             ]
@@ -133,7 +145,7 @@ def emit_bytes(v: Vectors, group: int, rows: int, args: Any) -> None:
     add = v.bytes_dot if group == 4 else _pairs(v)
 
     def body(index: Any, sums: list[Any]) -> list[Any]:
-        columns = _columns(v, group, v.add(right, v.times(index, group * 2 * LANES)))
+        columns = _columns(v, group, v.add(right, v.times(index, group * COLUMNS)))
         words = v.add(left, v.times(index, 4 * rows))
         return _accumulate(v, rows, words, columns, sums, add)
 

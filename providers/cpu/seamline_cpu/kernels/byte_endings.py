@@ -105,8 +105,8 @@ def _end_bytes(
 ) -> None:
     # A zero point with its top bit flipped is itself + 128.
     sign = e[_SIGN]
-    zero = np.float64((np.int64(bytes_at(e[_ZERO])[0]) ^ sign) - sign)
-    low, high = np.float64(-sign), np.float64(255 - sign)
+    zero = f4((np.int64(bytes_at(e[_ZERO])[0]) ^ sign) - sign)
+    low, high = f4(-sign), f4(255 - sign)
     y = e[_Y] + first * e[_N] + column
     if columns == COLUMNS:
         round_stripe(stripe, rows, room, room + 4 * COLUMNS, zero, low, high, y, e[_N])

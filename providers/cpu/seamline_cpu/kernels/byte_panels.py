@@ -31,9 +31,9 @@ class BytePanels:
     Attributes
     ----------
     codes
-        int8, ``(panels, words, COLUMNS, group)``.
+        int8, ``(panels, words, COLUMNS, group)``; several matrices may be stacked.
     totals
-        int32, ``(panels * COLUMNS,)``: the sum of each column's codes.
+        int32, ``(panels * COLUMNS,)`` for each: the sum of each column's codes.
     depth, columns
         The matrix' sizes.
     moved
@@ -62,11 +62,11 @@ class BytePanels:
     @property
     def group(self) -> int:
         """Give how many rows lie together."""
-        return int(self.codes.shape[3])
+        return int(self.codes.shape[-1])
 
     def zeros(self, point: Array | None) -> Array:
         """Give zero points, one or one a column, moved as the codes are; int32, padded."""
-        found = np.zeros(self.codes.shape[0] * COLUMNS, np.int32)
+        found = np.zeros(self.codes.shape[-4] * COLUMNS, np.int32)
         value = np.int32(0) if point is None else point.reshape(-1).astype(np.int32)
         found[: self.columns] = value - self.moved
         return found

@@ -34,7 +34,7 @@ _SHARED_FROM = 1 << 19  # multiply-adds from which more threads pay
 _HEAD = 8 * ROWS  # bytes before a packed tile: its rows' sums and zero points
 
 (_A, _B, _Y, _M, _K, _N, _SCRATCH, _STRIDE, _STEP, _BY_ROWS, _SIGN, _ZERO, _ZERO_STEP,
- _ZEROS, _TOTALS, _END) = range(16)  # fmt: skip
+ _ZEROS, _TOTALS, _END, _ITEMS, _B_STEP, _TOTALS_STEP) = range(19)  # fmt: skip
 
 _row_of_pairs = byte_tile(VARIANT.variant, 2, 1)
 
@@ -87,24 +87,20 @@ def _packed(group: int) -> Any:
 
 
 @functools.cache
-def _product(variant: str, group: int) -> Command:
-    """Give the command that multiplies; shares are of the rows, or of the panels."""
+def _multiplier(variant: str, group: int) -> Any:
+    """Give what multiplies some tiles of rows of an item by some panels."""
     tile, row, pack = (
         byte_tile(variant, group, ROWS),
         byte_tile(variant, group, 1),
         _packed(group),
     )
 
-    def run(a: Any, share: int, shares: int) -> None:
+    @jit
+    def multiply(
+        a: Any, item: int, first: int, end: int, low: int, high: int, room: int
+    ) -> None:
         m, depth, n = a[_M], a[_K], a[_N]
         words = (depth + group - 1) // group
-        rows, panels = (m + ROWS - 1) // ROWS, (n + COLUMNS - 1) // COLUMNS
-        first, end, low, high = 0, rows, 0, panels
-        if a[_BY_ROWS] != 0:
-            first, end = rows * share // shares, rows * (share + 1) // shares
-        else:
-            low, high = panels * share // shares, panels * (share + 1) // shares
-        room = a[_SCRATCH] + share * a[_STRIDE]
         stripe = room + ROOM
         left = stripe + 4 * a[_STEP] * ROWS * COLUMNS
         size = _HEAD + 4 * ROWS * words
@@ -112,22 +108,20 @@ def _product(variant: str, group: int) -> Command:
             stop = min(start + a[_STEP], end)
             for r in range(start, stop):
                 tall = 1 if m - r * ROWS == 1 else ROWS
+                at = item * m + r * ROWS
                 pack(
-                    a[_A] + r * ROWS * depth, depth, m - r * ROWS, depth, tall, a[_SIGN],
-                    a[_ZERO] + r * ROWS * a[_ZERO_STEP], a[_ZERO_STEP],
-                    left + (r - start) * size,
+                    a[_A] + at * depth, depth, m - r * ROWS, depth, tall, a[_SIGN],
+                    a[_ZERO] + at * a[_ZERO_STEP], a[_ZERO_STEP], left + (r - start) * size,
                 )  # fmt: skip
             for p in range(low, high):
-                right = a[_B] + group * p * words * COLUMNS
-                zeros, totals = (
-                    a[_ZEROS] + 4 * p * COLUMNS,
-                    a[_TOTALS] + 4 * p * COLUMNS,
-                )
+                right = a[_B] + item * a[_B_STEP] + group * p * words * COLUMNS
+                zeros = a[_ZEROS] + 4 * p * COLUMNS
+                totals = a[_TOTALS] + item * a[_TOTALS_STEP] + 4 * p * COLUMNS
                 columns = min(COLUMNS, n - p * COLUMNS)
                 for r in range(start, stop):
                     here = left + (r - start) * size
                     count = min(ROWS, m - r * ROWS)
-                    y = a[_Y] + 4 * (r * ROWS * n + p * COLUMNS)
+                    y = a[_Y] + 4 * ((item * m + r * ROWS) * n + p * COLUMNS)
                     whole = a[_END] == 0 and count == ROWS and columns == COLUMNS
                     to = y if whole else stripe + 4 * (r - start) * ROWS * COLUMNS
                     pitch = 4 * n if whole else 4 * COLUMNS
@@ -141,8 +135,28 @@ def _product(variant: str, group: int) -> Command:
                         _copy_out(to, count, columns, y, 4 * n)
                 if a[_END] != 0:
                     made = min(stop * ROWS, m) - start * ROWS
-                    end_stripe(longs(a[_END]), stripe, start * ROWS, made, p * COLUMNS,
-                               columns, room)  # fmt: skip
+                    end_stripe(longs(a[_END]), stripe, item * m + start * ROWS, made,
+                               p * COLUMNS, columns, room)  # fmt: skip
+
+    return multiply
+
+
+@functools.cache
+def _product(variant: str, group: int) -> Command:
+    """Give the command that multiplies; shares are of items, of rows, or of panels."""
+    multiply = _multiplier(variant, group)
+
+    def run(a: Any, share: int, shares: int) -> None:
+        rows, panels = (a[_M] + ROWS - 1) // ROWS, (a[_N] + COLUMNS - 1) // COLUMNS
+        begin, until, first, end, low, high = 0, a[_ITEMS], 0, rows, 0, panels
+        if a[_ITEMS] >= shares:
+            begin, until = until * share // shares, until * (share + 1) // shares
+        elif a[_BY_ROWS] != 0:
+            first, end = rows * share // shares, rows * (share + 1) // shares
+        else:
+            low, high = panels * share // shares, panels * (share + 1) // shares
+        for item in range(begin, until):
+            multiply(a, item, first, end, low, high, a[_SCRATCH] + share * a[_STRIDE])
 
     return command(run)
 
@@ -162,21 +176,26 @@ def bind_bytes(
     Parameters
     ----------
     a
-        uint8 or int8, ``(M, K)``, C-contiguous.
+        uint8 or int8, ``(M, K)``, C-contiguous; or ``(items, M, K)``, as many as panels
+        are stacked.
     zero
         One zero point, or one a row, read in each run; None is 0.
     zeros
         Of :meth:`BytePanels.zeros`.
     y
-        int32, ``(M, N)``, C-contiguous; or how the sums end.
+        int32, ``(M, N)``, C-contiguous; or how the sums end. All items' rows follow one
+        another.
     variant
         Of :data:`seamline_cpu.instruction_sets.INT8`; must suit the panels' group.
     """
-    (m, depth), n = a.shape, panels.columns
-    rows, count = -(-m // ROWS), len(panels.codes)
-    shares = threads if m * depth * n >= _SHARED_FROM else 1
+    items = max(1, a.shape[0]) if a.ndim == 3 else 1
+    (m, depth), n = a.shape[-2:], panels.columns
+    rows, count = -(-m // ROWS), -(-n // COLUMNS)
+    shares = threads if items * m * depth * n >= _SHARED_FROM else 1
     by_rows = rows >= 4 * shares or count < shares
-    shares = max(1, min(shares, rows if by_rows else count))
+    if items < shares:
+        shares = min(shares, rows if by_rows else count)
+    shares = max(1, shares)
     size = _HEAD + 4 * ROWS * -(-depth // panels.group)
     step = max(1, min(_BLOCK // size, rows))
     ending = y if isinstance(y, Ending) else None
@@ -191,6 +210,7 @@ def bind_bytes(
         m, depth, n, scratch.ctypes.data + -scratch.ctypes.data % 64, stride, step, by_rows,
         128 if a.dtype == np.int8 else 0, point.ctypes.data, 0 if point.size == 1 else 1,
         zeros.ctypes.data, panels.totals.ctypes.data, end.ctypes.data if ending else 0,
+        items, panels.codes.nbytes // items, panels.totals.nbytes // items,
     ]  # fmt: skip
     kept = (a, panels, zeros, y, scratch, point, end)
     return bind(_product(variant, panels.group), arguments, shares, keep=kept)

@@ -95,9 +95,9 @@ def _scale(sums: Any, added: Any, factor: Any, bias: Any, out: Any) -> None:
 @elementwise
 def _round(sums: Any, added: Any, factor: Any, zero: Any, low: Any, high: Any,
            out: Any) -> None:  # fmt: skip
-    """Scale in float64, where every sum is exact; a half goes to the even neighbour."""
+    """Scale and round in float32, as onnxruntime; a half goes to the even neighbour."""
     for i in range(out.size):
-        value = np.rint(np.float64(np.int32(sums[i] + added)) * factor) + zero
+        value = f4(np.rint(f4(np.int32(sums[i] + added)) * factor)) + zero
         value = low if not value > low else value  # so that NaN gives the least
         out[i] = np.int32(min(value, high))
 
@@ -116,10 +116,10 @@ def _end_runs(e: Any, at: int, channel: int, n: int) -> None:
     factor = f4(factor / floats(e[_LAST])[0])
     # A zero point with its top bit flipped is itself + 128.
     sign = e[_SIGN]
-    zero = np.float64((np.int64(bytes_at(e[_ZERO])[0]) ^ sign) - sign)
-    low, high = np.float64(-sign), np.float64(255 - sign)
+    zero = f4((np.int64(bytes_at(e[_ZERO])[0]) ^ sign) - sign)
+    low, high = f4(-sign), f4(255 - sign)
     out = carray(bytes_at(e[_Y] + at), (n,))
-    _round(sums, added, np.float64(factor), zero, low, high, out)
+    _round(sums, added, factor, zero, low, high, out)
 
 
 @jit

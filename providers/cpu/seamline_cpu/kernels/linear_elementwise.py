@@ -44,13 +44,13 @@ def _combined(
     p, q = i4(a_zero + sign), i4(b_zero + sign)
     if op == 0:
         for i in range(out.size):
-            u = f4(i4(i4(x[i]) ^ sign) - p) * a
-            v = f4(i4(i4(y[i]) ^ sign) - q) * b
+            u = f4(i4(i4(i4(x[i]) ^ sign) - p)) * a
+            v = f4(i4(i4(i4(y[i]) ^ sign) - q)) * b
             out[i] = code_of(f4(u + v), scale, zero, low, high)
     else:
         for i in range(out.size):
-            u = f4(i4(i4(x[i]) ^ sign) - p) * a
-            v = f4(i4(i4(y[i]) ^ sign) - q) * b
+            u = f4(i4(i4(i4(x[i]) ^ sign) - p)) * a
+            v = f4(i4(i4(i4(y[i]) ^ sign) - q)) * b
             out[i] = code_of(f4(u * v), scale, zero, low, high)
 
 
@@ -69,11 +69,11 @@ def _by_number(
     low, high, p = i4(-sign), i4(255 - sign), i4(a_zero + sign)
     if op == 0:
         for i in range(out.size):
-            u = f4(i4(i4(x[i]) ^ sign) - p) * a
+            u = f4(i4(i4(i4(x[i]) ^ sign) - p)) * a
             out[i] = code_of(f4(u + v), scale, zero, low, high)
     else:
         for i in range(out.size):
-            u = f4(i4(i4(x[i]) ^ sign) - p) * a
+            u = f4(i4(i4(i4(x[i]) ^ sign) - p)) * a
             out[i] = code_of(f4(u * v), scale, zero, low, high)
 
 

@@ -68,12 +68,12 @@ def dequantize(x: Any, out: Any, scale: Any, zero: Any, sign: Any) -> None:
     """Write (x - zero) scale, from bytes to float32; ``zero`` and ``sign`` are int32."""
     less = i4(zero + sign)
     for i in range(out.size):
-        out[i] = f4(i4(i4(x[i]) ^ sign) - less) * scale
+        out[i] = f4(i4(i4(i4(x[i]) ^ sign) - less)) * scale
 
 
 @elementwise
 def dequantize_each(x: Any, out: Any, scales: Any, zeros: Any, sign: Any) -> None:
     """As :func:`dequantize`, with a scale and a zero point, a byte, for each element."""
     for i in range(out.size):
-        less = i4(zeros[i]) ^ sign
-        out[i] = f4(i4(i4(x[i]) ^ sign) - less) * scales[i]
+        less = i4(i4(zeros[i]) ^ sign)
+        out[i] = f4(i4(i4(i4(x[i]) ^ sign) - less)) * scales[i]
