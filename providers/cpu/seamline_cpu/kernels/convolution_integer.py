@@ -144,8 +144,9 @@ def conv_integer_to_float(call: Call) -> Run:
         return nothing
     scratch = scratch_of(call, sum_bytes(call.view, 1)[0])
     sums = out.view(np.int32)
+    added, bias = call.input(6), call.input(7)
     ending = ConvolutionEnding(
-        out, sums, *call.inputs[4:6], call.input(6), call.input(7),
+        out, sums, call.inputs[4], call.inputs[5], added, bias,
         epilogue=epilogue_of(call, 8),
     )  # fmt: skip
     return bind_sums(call, sums, scratch, 1, ending)
