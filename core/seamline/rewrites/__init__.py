@@ -9,8 +9,10 @@ from seamline.rewrites import (
     cleanup,
     convolutions,
     epilogues,
+    integers,
     normalizations,
     products,
+    quantized,
 )
 from seamline.rewriting import Rule, Rules
 
@@ -31,8 +33,10 @@ def _each(rules: Iterable[Rule]) -> Iterable[Rule]:
 
 
 BASIC: Rules = _together(cleanup.RULES, convolutions.RULES)
-#: In stages: patterns become operators before these are fused into what comes first.
+#: In stages: bytes stay bytes where they can; patterns become operators before these are
+#: fused into what comes first.
 EXTENDED: tuple[Rules, ...] = (
+    quantized.RULES,
     _together(activations.RULES, normalizations.RULES),
-    _together(epilogues.RULES, products.RULES),
+    _together(epilogues.RULES, products.RULES, integers.RULES),
 )

@@ -9,6 +9,7 @@ names it among those that were ``left``.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 
 from seamline.provider import NodeView
@@ -27,12 +28,22 @@ _ONLY_FLOAT = frozenset({"float32"})
 _FLOAT = (
     *BINARY, *UNARY, *FORMULAS, "AveragePool", "BatchNormalization", "Conv", "ConvTranspose",
     "Cos", "DynamicQuantizeLinear", "Gemm", "GlobalAveragePool", "GlobalMaxPool", "GRU", "IsNaN", "LRN", "LSTM",
-    "LayerNormalization", "LogSoftmax", "MatMul", "MaxPool", "Mean", "Pow",
+    "LayerNormalization", "LogSoftmax", "MatMul", "Mean", "Pow",
     "RMSNormalization", "RNN", "ReduceL1", "ReduceL2", "ReduceMax", "ReduceMean", "ReduceMin",
     "ReduceSum", "ReduceSumSquare", "SimplifiedLayerNormalization", "Sin", "Softmax", "Sum",
-    f"{_CONTRIB}DynamicQuantizeLSTM", f"{_CONTRIB}FusedConv", f"{_CONTRIB}FusedMatMul", f"{_CONTRIB}Gelu",
+    f"{_CONTRIB}DynamicQuantizeLSTM", f"{_CONTRIB}DynamicQuantizeMatMul", f"{_CONTRIB}FusedConv", f"{_CONTRIB}FusedMatMul", f"{_CONTRIB}Gelu",
     f"{_CONTRIB}QuickGelu", f"{_CONTRIB}SimplifiedLayerNormalization", f"{_OWN}FusedConv",
     f"{_OWN}FusedMatMul", f"{_OWN}LayerNormalization",
+)  # fmt: skip
+_BYTES = frozenset({"int8", "uint8"})
+#: Operators over bytes that are made of commands.
+_OF_BYTES = (
+    "ConvInteger", "MatMulInteger", "QLinearConv", "QLinearMatMul",
+    f"{_CONTRIB}MatMulIntegerToFloat", f"{_CONTRIB}QGemm", f"{_CONTRIB}QLinearAdd",
+    f"{_CONTRIB}QLinearAveragePool", f"{_CONTRIB}QLinearConv",
+    f"{_CONTRIB}QLinearGlobalAveragePool", f"{_CONTRIB}QLinearLeakyRelu",
+    f"{_CONTRIB}QLinearMul", f"{_CONTRIB}QLinearSigmoid", f"{_CONTRIB}QLinearSoftmax",
+    f"{_OWN}ConvIntegerToFloat", f"{_OWN}MatMulIntegerToFloat",
 )  # fmt: skip
 _COUNTED = ("Add", "Sub", "Mul", "Div", "Max", "Min")
 _COMPARISONS = ("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual")
@@ -43,7 +54,11 @@ _TYPES: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(_COUNTED, _ONLY_FLOAT | COUNTED),
     **dict.fromkeys(_COMPARISONS, COMPARED),
     **dict.fromkeys(_LOGIC, frozenset({"bool"})),
-    **dict.fromkeys(("ConvInteger", "MatMulInteger"), frozenset({"int8", "uint8"})),
+    **dict.fromkeys(_OF_BYTES, _BYTES),
+    "DequantizeLinear": _BYTES,
+    "MaxPool": _ONLY_FLOAT | _BYTES,
+    f"{_CONTRIB}QLinearConcat": _ONLY_FLOAT,
+    "QuantizeLinear": _ONLY_FLOAT,
     f"{_CONTRIB}MatMulNBits": frozenset({"bfloat16", "float16", "float32"}),
     "Cast": CAST,
 }
@@ -118,18 +133,52 @@ def _power(node: NodeView) -> str | None:
     return f"{IN_PYTHON}: only exponents of {sorted(_EXPONENTS)} have compiled commands"
 
 
-def _of_integers(node: NodeView) -> str | None:
-    for index, what in {1: "weight", 3: "weights' zero point"}.items():
+#: Weights and their zero points are packed when a node is bound; others in each run.
+_WEIGHTS = {1: "weight", 3: "weights' zero point"}
+_LINEAR = {3: "weight", 5: "weights' zero point"}
+
+
+def _of_known(names: Mapping[int, str], node: NodeView) -> str | None:
+    for index, what in names.items():
         if node.has_input(index) and node.constant(index) is None:
             return f"{IN_PYTHON}: its {what} is not constant"
     return None
 
 
+def _linear(node: NodeView) -> str | None:
+    """Say why QuantizeLinear or DequantizeLinear stays in Python."""
+    kinds = [node.tensor(1), node.outputs[0] if node.outputs else None]
+    scale, out = (getattr(kind, "dtype", None) for kind in kinds)
+    wide, narrow = (
+        (out, "int8") if node.node.op_type == "DequantizeLinear" else ("float32", out)
+    )
+    if node.attributes.get("block_size", 0) or scale != "float32" or wide != "float32":
+        return (
+            f"{IN_PYTHON}: its scale is {scale}, in blocks or not, and it gives {out}"
+        )
+    if narrow not in _BYTES or node.attributes.get("precision", 0) not in (0, 1):
+        return f"{IN_PYTHON}: only codes of 8 bits have compiled commands"
+    return None
+
+
+def _product(a: int, b: int, node: NodeView) -> str | None:
+    """Say why a product of bytes stays in Python: it broadcasts, or scales differ by row."""
+    one, other = node.tensor(a), node.tensor(b)
+    if node.node.op_type == "QLinearMatMul":
+        out = node.tensor(6)
+        if out is not None and out.is_sized and out.shape not in ((), (1,)):
+            return f"{IN_PYTHON}: it has an output scale for each row"
+    if one is None or other is None or one.shape is None or other.shape is None:
+        return None
+    if len(other.shape) > 2 and one.shape[:-2] != other.shape[:-2]:
+        return f"{IN_PYTHON}: its matrices are {one} and {other}, which broadcast"
+    return None
+
+
 def _of_packed(node: NodeView) -> str | None:
     names = {1: "weight", 2: "scale", 3: "zero point", 4: "g_idx", 5: "bias"}
-    for index, what in names.items():
-        if node.has_input(index) and node.constant(index) is None:
-            return f"{IN_PYTHON}: its {what} is not constant"
+    if reason := _of_known(names, node):
+        return reason
     kind = node.tensor(0)
     if kind is not None and kind.dtype == "float16" and not converts_half():
         return f"{IN_PYTHON}: this processor does not convert float16"
@@ -138,6 +187,15 @@ def _of_packed(node: NodeView) -> str | None:
 
 _EXPONENTS = frozenset({-1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 3.0})
 _FORMS: Mapping[str, Callable[[NodeView], str | None]] = {
-    "Cast": _cast, "ConvInteger": _of_integers, "MatMulInteger": _of_integers, "Pow": _power,
+    "Cast": _cast, "DequantizeLinear": _linear, "QuantizeLinear": _linear, "Pow": _power,
+    "MatMulInteger": functools.partial(_product, 0, 1),
+    "QLinearMatMul": functools.partial(_product, 0, 3),
+    **dict.fromkeys(
+        ("ConvInteger", f"{_OWN}ConvIntegerToFloat"),
+        functools.partial(_of_known, _WEIGHTS),
+    ),
+    **dict.fromkeys(
+        ("QLinearConv", f"{_CONTRIB}QLinearConv"), functools.partial(_of_known, _LINEAR)
+    ),
     "Resize": _resize, "Upsample": _resize, f"{_CONTRIB}MatMulNBits": _of_packed,
 }  # fmt: skip

@@ -28,8 +28,7 @@ from seamline_cpu.compiling import compile_all
 from seamline_cpu.cores import read_pinning, usable
 from seamline_cpu.crew import crew, pin, unpin
 from seamline_cpu.jit_cache import counts, folders
-from seamline_cpu.kernels import TABLE
-from seamline_cpu.kernels.nbits_choice import explained
+from seamline_cpu.kernels import TABLE, int8_choice, nbits_choice
 from seamline_cpu.profiled import AtNodeError, Part, parts_of
 from seamline_cpu.recording import CpuRecording
 from seamline_cpu.trace import is_traced_here
@@ -129,7 +128,8 @@ class CpuProvider(KernelProvider):
     options
         ``num_threads``: 0 for as many as the process may use. ``pinning``: where worker
         threads run; see :func:`seamline_cpu.cores.read_pinning`. ``int4_variant``: which
-        instructions multiply by weights of 2, 4 and 8 bits; empty for the best there are.
+        instructions multiply by weights of 2, 4 and 8 bits, ``int8_variant``: bytes by
+        bytes; empty for the best there are.
 
     Raises
     ------
@@ -155,7 +155,8 @@ class CpuProvider(KernelProvider):
 
     def claim(self, node: NodeView) -> Claim | Refusal:
         """Offer the first kernel that takes the node, and say whether it is recorded."""
-        answer = explained(super().claim(node), node, self.options)
+        answer = nbits_choice.explained(super().claim(node), node, self.options)
+        answer = int8_choice.explained(answer, node, self.options)
         if isinstance(answer, Refusal) or answer.sizes_at_run:
             return answer
         return _recorded(answer, not_capturable(node))
