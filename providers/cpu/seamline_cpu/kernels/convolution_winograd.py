@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from seamline_cpu.commands import Native, bind
-from seamline_cpu.kernels.activation_loops import clip
-from seamline_cpu.kernels.convolution_tiles import in_units
+from seamline_cpu.kernels.convolution_tiles import in_units, limited
 from seamline_cpu.kernels.epilogues import PLAIN, Epilogue
 from seamline_cpu.kernels.windows import Window
 from seamline_cpu.kernels.winograd_units import (
@@ -104,10 +103,7 @@ def bind_winograd(
     rows, columns, panels = _quads(window, x.shape[0])
     tiles = points.shape[1]
     splits = max(1, min(tiles // 2, -(-_UNITS // panels)))
-    limits = np.array([-np.inf, np.inf], np.float32)
-    function, numbers, more = epilogue.arguments
-    if epilogue.loop is clip and more == 0:
-        function, limits = 0, epilogue.numbers
+    limits, rest = limited(epilogue)
     shares = threads if out.size * channels * 9 > _SHARED_FROM else 1
     counter = np.zeros(8, np.int64)
     arguments = [
@@ -115,8 +111,7 @@ def bind_winograd(
         scratch.ctypes.data + -scratch.ctypes.data % 64,
         unit_bytes(channels, count), x.shape[0], channels, count,
         *window.sizes[1:], *window.outs[1:], *window.begins[1:], rows, columns, splits,
-        limits.ctypes.data, weights.ctypes.data, counter.ctypes.data, function, numbers,
-        more,
+        limits.ctypes.data + 8, weights.ctypes.data, counter.ctypes.data, *rest,
     ]  # fmt: skip
     kept = (x, points, weights, bias, out, scratch, limits, counter, epilogue)
     return in_units(bind(winograd, arguments, shares, keep=kept), counter)
