@@ -18,6 +18,7 @@ from seamline_cpu.tiles import COLUMNS, LANES, ROWS
 from seamline_cpu.vectors import F32, I64, Vectors, vector
 
 __all__ = [
+    "STRIP",
     "laid_tile",
     "laid_tile_onto",
     "narrow_tap_tile",
@@ -26,8 +27,10 @@ __all__ = [
     "narrow_tile_onto",
     "placed_tile",
     "placed_tile_onto",
+    "strip_within",
 ]  # fmt: skip
 
+STRIP = 4 * LANES  #: pixels
 _KIND = vector(F32, LANES)
 
 
@@ -169,3 +172,38 @@ def narrow_tap_tile_onto(
 ) -> Any:  # fmt: skip
     """As :func:`narrow_tap_tile`, but add to what ``out`` holds; ``bias`` is not read."""
     return _tile(1, True, True)
+
+
+@native
+def strip_within(
+    context: Any, pixels: Any, offsets: Any, weights: Any, taps: Any, bias: Any, out: Any,
+    limits: Any,
+) -> Any:  # fmt: skip
+    """
+    Compute ``STRIP`` neighbours of one channel, kept in limits.
+
+    ``out[i] = bias + sum_t weights[t] * pixels[offsets[t] + i]``; ``offsets`` are int64, in
+    bytes; ``bias`` is a float32, all others are addresses.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pixels, offsets, weights, taps, bias, out, limits = args
+        v = Vectors(builder, VARIANT.variant)
+        places = [4 * LANES * part for part in range(STRIP // LANES)]
+
+        def step(index: Any, sums: list[Any]) -> list[Any]:
+            row = v.add(pixels, v.load(I64, v.add(offsets, v.times(index, 8))))
+            weight = v.broadcast(F32, v.add(weights, v.times(index, 4)), LANES)
+            return [
+                v.multiply_add(weight, v.load(_KIND, v.add(row, place)), total)
+                for place, total in zip(places, sums, strict=True)
+            ]
+
+        sums = v.loop(taps, [v.splat(bias, LANES)] * len(places), step)
+        least, most = (v.broadcast(F32, v.add(limits, 4 * i), LANES) for i in range(2))
+        for place, value in zip(places, sums, strict=True):
+            v.store(_within(v, value, least, most), v.add(out, place))
+        return context.get_dummy_value()
+
+    i64 = types.int64
+    return types.void(i64, i64, i64, i64, types.float32, i64, i64), generate
