@@ -12,6 +12,12 @@ from seamline.kernels import Call, Run
 from seamline.provider import NodeView
 from seamline_cpu.binding import in_order
 from seamline_cpu.kernels.convolution_dense import bind_dense, scratch_bytes
+from seamline_cpu.kernels.convolution_few import (
+    bind_few,
+    few_bytes,
+    pack_lanes,
+    suits_few,
+)
 from seamline_cpu.kernels.convolution_planes import (
     bind_planes,
     planes_bytes,
@@ -78,6 +84,8 @@ class Shape:
         """Give the form's name: the first that suits."""
         if suits_depthwise(self.window, self.channels, self.each):
             return "depthwise"
+        if suits_few(self.window, self.channels, self.each):
+            return "few"
         if suits_pointwise(self.window, self.channels):
             return "pointwise"
         sizes = (self.images, self.channels, self.each)
@@ -90,6 +98,8 @@ class Shape:
         form, window = self.form, self.window
         if form == "depthwise":
             return depthwise_bytes(window, shares)
+        if form == "few":
+            return few_bytes(window, self.channels, shares)
         if form == "pointwise":
             return pointwise_bytes(shares)
         if form == "winograd":
@@ -133,6 +143,8 @@ def _bind_packed(
     """Bind a form that takes weights and bias in row tiles."""
     groups, window, form = shape.groups, shape.window, shape.form
     threads, count = call.options.get("num_threads") or 1, groups * shape.each
+    if form == "few":
+        return _bind_few(call, shape, x, out, scratch, epilogue)
     bias, told_bias = _kept(
         call, 2, f"bias/{groups}", lambda b: pack_bias(b, count, groups)
     )
@@ -154,6 +166,20 @@ def _bind_packed(
         run = bind_pointwise(x, packed, bias, out, *rest)
     else:
         run = bind_planes(x, packed, bias, out, window, *rest)
+    return _in_order(told, told_bias, run)
+
+
+def _bind_few(
+    call: Call, shape: Shape, x: _Array, out: _Array, scratch: _Array, epilogue: Epilogue
+) -> Run:  # fmt: skip
+    """Bind the form of few pixels."""
+    groups, threads = shape.groups, call.options.get("num_threads") or 1
+    count = groups * shape.each
+    bias, told_bias = _kept(
+        call, 2, f"lanes/{groups}", lambda b: pack_lanes(_flat(b, count), groups)
+    )
+    packed, told = _kept(call, 1, f"lanes/{groups}", lambda w: pack_lanes(w, groups))
+    run = bind_few(x, packed, bias, out, shape.window, scratch, threads, epilogue)
     return _in_order(told, told_bias, run)
 
 
