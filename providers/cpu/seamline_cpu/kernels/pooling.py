@@ -9,6 +9,8 @@ import numpy as np
 from seamline.kernels import Call, Run
 from seamline.tensors import FLOATS
 from seamline_cpu.kernels.pooling_bytes import bind_byte_pool
+from seamline_cpu.kernels.pooling_global import bind_means
+from seamline_cpu.kernels.pooling_planes import bind_pool_planes, suits_pool_planes
 from seamline_cpu.kernels.pooling_rows import bind_pool
 from seamline_cpu.kernels.windows import Window, slide, window_of
 from seamline_cpu.kernels.windows_fitting import unfit_pool
@@ -20,10 +22,9 @@ _Array = np.ndarray[Any, Any]
 
 
 def _compiled(call: Call, window: Window, divisors: _Array | None) -> Run:
-    threads = call.options.get("num_threads") or 1
-    return bind_pool(
-        call.inputs[0], call.outputs[0], window.in_three(), divisors, threads
-    )
+    threads, wide = call.options.get("num_threads") or 1, window.in_three()
+    bind = bind_pool_planes if suits_pool_planes(wide) else bind_pool
+    return bind(call.inputs[0], call.outputs[0], wide, divisors, threads)
 
 
 def pool_window(call: Call) -> Window:
@@ -126,6 +127,13 @@ def divisors_of(window: Window, include: bool) -> _Array:
     return np.ascontiguousarray(counts)
 
 
+def _is_global(window: Window) -> bool:
+    """Tell whether there is one window, and it is all of the input."""
+    ones, zeros = (1,) * len(window.outs), (0,) * len(window.outs)
+    whole = window.kernel == window.sizes and window.outs == ones
+    return whole and window.begins == window.ends == zeros
+
+
 @TABLE.kernel("AveragePool", since=(1, 22), dtypes=FLOATS, when=unfit_pool)
 def average_pool(call: Call) -> Run:
     """Bind the mean of each window, over its pixels or its padding too."""
@@ -133,6 +141,8 @@ def average_pool(call: Call) -> Run:
     window = pool_window(call)
     if out.size == 0:
         return lambda: None
+    if x.dtype == np.float32 and _is_global(window):
+        return bind_means(call)
     divisors = divisors_of(window, bool(call.attr("count_include_pad", 0)))
     if x.dtype == np.float32 and x.ndim <= 5:
         return _compiled(call, window, divisors)
