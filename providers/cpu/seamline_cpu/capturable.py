@@ -23,6 +23,7 @@ __all__ = ["not_capturable"]
 
 _CONTRIB, _OWN = "com.microsoft::", "seamline::"
 _ONLY_FLOAT = frozenset({"float32"})
+_FLOATS = frozenset({"bfloat16", "float16", "float32"})
 #: Operators whose float32 form is made of commands.
 _FLOAT = (
     *BINARY, *UNARY, *FORMULAS, "AveragePool", "BatchNormalization", "Conv", "ConvTranspose",
@@ -44,7 +45,7 @@ _TYPES: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(_COMPARISONS, COMPARED),
     **dict.fromkeys(_LOGIC, frozenset({"bool"})),
     **dict.fromkeys(("ConvInteger", "MatMulInteger"), frozenset({"int8", "uint8"})),
-    f"{_CONTRIB}MatMulNBits": frozenset({"bfloat16", "float16", "float32"}),
+    **dict.fromkeys((f"{_CONTRIB}MatMulNBits", f"{_CONTRIB}QMoE"), _FLOATS),
     "Cast": CAST,
 }
 #: Operators that move elements of any type but text, or leave them where they are.
@@ -130,6 +131,10 @@ def _of_packed(node: NodeView) -> str | None:
     for index, what in names.items():
         if node.has_input(index) and node.constant(index) is None:
             return f"{IN_PYTHON}: its {what} is not constant"
+    return _of_halves(node)
+
+
+def _of_halves(node: NodeView) -> str | None:
     kind = node.tensor(0)
     if kind is not None and kind.dtype == "float16" and not converts_half():
         return f"{IN_PYTHON}: this processor does not convert float16"
@@ -140,4 +145,5 @@ _EXPONENTS = frozenset({-1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 3.0})
 _FORMS: Mapping[str, Callable[[NodeView], str | None]] = {
     "Cast": _cast, "ConvInteger": _of_integers, "MatMulInteger": _of_integers, "Pow": _power,
     "Resize": _resize, "Upsample": _resize, f"{_CONTRIB}MatMulNBits": _of_packed,
+    f"{_CONTRIB}QMoE": _of_halves,
 }  # fmt: skip
