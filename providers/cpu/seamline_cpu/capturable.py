@@ -45,7 +45,10 @@ _TYPES: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(_COMPARISONS, COMPARED),
     **dict.fromkeys(_LOGIC, frozenset({"bool"})),
     **dict.fromkeys(("ConvInteger", "MatMulInteger"), frozenset({"int8", "uint8"})),
-    **dict.fromkeys((f"{_CONTRIB}MatMulNBits", f"{_CONTRIB}QMoE"), _FLOATS),
+    **dict.fromkeys(
+        (f"{_CONTRIB}MatMulNBits", f"{_CONTRIB}QMoE", f"{_OWN}DequantizedMatMul"),
+        _FLOATS,
+    ),
     "Cast": CAST,
 }
 #: Operators that move elements of any type but text, or leave them where they are.
@@ -145,5 +148,5 @@ _EXPONENTS = frozenset({-1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 3.0})
 _FORMS: Mapping[str, Callable[[NodeView], str | None]] = {
     "Cast": _cast, "ConvInteger": _of_integers, "MatMulInteger": _of_integers, "Pow": _power,
     "Resize": _resize, "Upsample": _resize, f"{_CONTRIB}MatMulNBits": _of_packed,
-    f"{_CONTRIB}QMoE": _of_halves,
+    f"{_CONTRIB}QMoE": _of_halves, f"{_OWN}DequantizedMatMul": _of_halves,
 }  # fmt: skip

@@ -11,6 +11,7 @@ from seamline_cpu.kernels import convolution_fused as convolution_fused
 from seamline_cpu.kernels import convolution_integer as convolution_integer
 from seamline_cpu.kernels import convolution_transposed as convolution_transposed
 from seamline_cpu.kernels import cumulative as cumulative
+from seamline_cpu.kernels import dequantized_product as dequantized_product
 from seamline_cpu.kernels import einsum as einsum
 from seamline_cpu.kernels import elementwise as elementwise
 from seamline_cpu.kernels import gathering as gathering

@@ -26,7 +26,11 @@ _SAID_PLAIN = {
     4: "8-bit activations, as accuracy_level 4 allows",
 }
 #: Operators over packed weights, and whether many rows of theirs go through AMX tiles.
-_OPERATORS = {"com.microsoft::MatMulNBits": True, "com.microsoft::QMoE": False}
+_OPERATORS = {
+    "com.microsoft::MatMulNBits": True,
+    "com.microsoft::QMoE": False,
+    "seamline::DequantizedMatMul": True,
+}
 
 
 def is_int8(level: int) -> bool:
