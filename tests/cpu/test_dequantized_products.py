@@ -8,7 +8,6 @@ import pytest
 from tests.cpu.movement import give
 from tests.cpu.packed_weights import error
 
-from seamline_cpu.instruction_sets import lacking
 from seamline_cpu.kernels.nbits_codebooks import CODEBOOKS
 
 R = np.random.default_rng(3)

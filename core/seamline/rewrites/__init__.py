@@ -8,9 +8,11 @@ from seamline.rewrites import (
     activations,
     cleanup,
     convolutions,
+    dequantized,
     epilogues,
     normalizations,
     products,
+    quantized,
 )
 from seamline.rewriting import Rule, Rules
 
@@ -33,6 +35,7 @@ def _each(rules: Iterable[Rule]) -> Iterable[Rule]:
 BASIC: Rules = _together(cleanup.RULES, convolutions.RULES)
 #: In stages: patterns become operators before these are fused into what comes first.
 EXTENDED: tuple[Rules, ...] = (
+    _together(quantized.RULES, dequantized.RULES),
     _together(activations.RULES, normalizations.RULES),
     _together(epilogues.RULES, products.RULES),
 )

@@ -123,18 +123,24 @@ def _power(node: NodeView) -> str | None:
 
 
 def _of_integers(node: NodeView) -> str | None:
-    for index, what in {1: "weight", 3: "weights' zero point"}.items():
-        if node.has_input(index) and node.constant(index) is None:
-            return f"{IN_PYTHON}: its {what} is not constant"
-    return None
+    return _of_constants(node, {1: "weight", 3: "weights' zero point"})
 
 
 def _of_packed(node: NodeView) -> str | None:
     names = {1: "weight", 2: "scale", 3: "zero point", 4: "g_idx", 5: "bias"}
+    return _of_constants(node, names) or _of_halves(node)
+
+
+def _of_codes(node: NodeView) -> str | None:
+    names = {1: "weight", 2: "scale", 3: "zero point", 4: "bias"}
+    return _of_constants(node, names) or _of_halves(node)
+
+
+def _of_constants(node: NodeView, names: Mapping[int, str]) -> str | None:
     for index, what in names.items():
         if node.has_input(index) and node.constant(index) is None:
             return f"{IN_PYTHON}: its {what} is not constant"
-    return _of_halves(node)
+    return None
 
 
 def _of_halves(node: NodeView) -> str | None:
@@ -148,5 +154,5 @@ _EXPONENTS = frozenset({-1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 3.0})
 _FORMS: Mapping[str, Callable[[NodeView], str | None]] = {
     "Cast": _cast, "ConvInteger": _of_integers, "MatMulInteger": _of_integers, "Pow": _power,
     "Resize": _resize, "Upsample": _resize, f"{_CONTRIB}MatMulNBits": _of_packed,
-    f"{_CONTRIB}QMoE": _of_halves, f"{_OWN}DequantizedMatMul": _of_halves,
+    f"{_CONTRIB}QMoE": _of_halves, f"{_OWN}DequantizedMatMul": _of_codes,
 }  # fmt: skip

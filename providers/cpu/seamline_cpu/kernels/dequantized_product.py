@@ -39,9 +39,9 @@ def _unfit(view: NodeView) -> str | None:
 
 def _resident(view: NodeView) -> int:
     form, scale, codes = form_of(view), view.constant(2), view.constant(1)
-    if form is None or scale is None or codes is None or not codes.size:
+    fed = view.has_input(3) and view.constant(3) is None
+    if form is None or scale is None or codes is None or not codes.size or fed:
         return 0
-    # Zero rows of codes: scales and zero points alone decide.
     source = source_of(form, codes, scale, view.constant(3))
     return packed_nbytes(
         form.n, form.blocks, form.block, form.bits, source.scales, source.zeros, source.table
@@ -58,7 +58,8 @@ def dequantized_matmul(call: Call) -> Run:
 
     ``B`` is K by N, or N by K where ``transB`` is 1; ``axis`` and ``block_size`` are
     DequantizeLinear's, counted in ``B`` as it lies. ``accuracy_level`` is MatMulNBits'; codes
-    that stand for a table's values are multiplied in float32 at every level.
+    that stand for a table's values are multiplied in float32 at every level. Weights that
+    are fed are packed at every run.
     """
     y, form = call.outputs[0], form_of(call.view)
     if y.size == 0:
@@ -67,16 +68,18 @@ def dequantized_matmul(call: Call) -> Run:
     level, table = int(call.attr("accuracy_level", 0)), form.dtype in TABLES
     variant = choice(level, forced_by(call.options), tiles=not table).variant
 
-    def make() -> Packed:
-        return pack(
-            source_of(form, call.constant(1), call.constant(2), call.constant(3))
-        )
-
     given = [i for i in (1, 2, 3) if call.view.has_input(i)]
-    packed: Packed = call.resident(f"codes {form}", given, make)
-    int8 = is_int8(level) and not table
-    product = Product(packed, variant, int8, threads_of(call.options))
-    return bind_packed(call, product, 4)
+    int8, threads = is_int8(level) and not table, threads_of(call.options)
+
+    def bound(packed: Packed) -> Run:
+        return bind_packed(call, Product(packed, variant, int8, threads), 4)
+
+    def make() -> Packed:
+        return pack(source_of(form, call.inputs[1], call.inputs[2], call.input(3)))
+
+    if all(call.constant(i) is not None for i in given):
+        return bound(call.resident(f"codes {form}", given, make))
+    return lambda: bound(make())()
 
 
 @TABLE.infer("DequantizedMatMul", domain=OWN)

@@ -75,16 +75,13 @@ def form_of(view: NodeView) -> Form | None:
 
 def unfit_weights(view: NodeView) -> str | None:
     """Refuse codes, scales and zero points that no packed product is made from."""
-    for index, what in {1: "codes", 2: "scale", 3: "zero point"}.items():
-        if view.has_input(index) and view.constant(index) is None:
-            return f"its {what} is not constant: weights are packed once"
-    kind, form = view.tensor(1), form_of(view)
+    kind, form, zero = view.tensor(1), form_of(view), view.tensor(3)
     if kind is None or form is None:
-        return f"its codes are {kind}, not a matrix"
-    if kind.dtype not in BITS:
-        return f"codes of {kind.dtype} are not packed, only {', '.join(BITS)}"
+        return f"its codes are {kind}, not a matrix of known sizes"
     if view.has_input(3) and kind.dtype in TABLES:
         return f"codes of {kind.dtype} have no zero point"
+    if zero is not None and zero.dtype != kind.dtype:
+        return f"its codes are {kind.dtype}, and its zero point {zero.dtype}"
     return _unfit_scale(view, form)
 
 
