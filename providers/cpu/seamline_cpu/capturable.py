@@ -16,6 +16,7 @@ from seamline_cpu.instruction_sets import converts_half
 from seamline_cpu.kernels.activation_commands import FORMULAS
 from seamline_cpu.kernels.broadcast_commands import BINARY, UNARY
 from seamline_cpu.kernels.cast_commands import CAST
+from seamline_cpu.kernels.gathering_quantized import TABLES
 from seamline_cpu.kernels.typed_commands import COMPARED, COUNTED
 from seamline_cpu.recording import IN_PYTHON
 
@@ -50,6 +51,7 @@ _TYPES: Mapping[str, frozenset[str]] = {
         _FLOATS,
     ),
     "Cast": CAST,
+    f"{_CONTRIB}GatherBlockQuantized": TABLES,
 }
 #: Operators that move elements of any type but text, or leave them where they are.
 _MOVES = frozenset(
@@ -143,8 +145,8 @@ def _of_constants(node: NodeView, names: Mapping[int, str]) -> str | None:
     return None
 
 
-def _of_halves(node: NodeView) -> str | None:
-    kind = node.tensor(0)
+def _of_halves(node: NodeView, index: int = 0) -> str | None:
+    kind = node.tensor(index)
     if kind is not None and kind.dtype == "float16" and not converts_half():
         return f"{IN_PYTHON}: this processor does not convert float16"
     return None
@@ -154,5 +156,6 @@ _EXPONENTS = frozenset({-1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 3.0})
 _FORMS: Mapping[str, Callable[[NodeView], str | None]] = {
     "Cast": _cast, "ConvInteger": _of_integers, "MatMulInteger": _of_integers, "Pow": _power,
     "Resize": _resize, "Upsample": _resize, f"{_CONTRIB}MatMulNBits": _of_packed,
+    f"{_CONTRIB}GatherBlockQuantized": lambda node: _of_halves(node, 2),
     f"{_CONTRIB}QMoE": _of_halves, f"{_OWN}DequantizedMatMul": _of_codes,
 }  # fmt: skip

@@ -15,6 +15,7 @@ from seamline_cpu.kernels import dequantized_product as dequantized_product
 from seamline_cpu.kernels import einsum as einsum
 from seamline_cpu.kernels import elementwise as elementwise
 from seamline_cpu.kernels import gathering as gathering
+from seamline_cpu.kernels import gathering_quantized as gathering_quantized
 from seamline_cpu.kernels import group_query_attention as group_query_attention
 from seamline_cpu.kernels import inference as inference
 from seamline_cpu.kernels import layer_normalization as layer_normalization
