@@ -40,7 +40,9 @@ def table(rows, columns, block, bits, points=True):
 @pytest.mark.parametrize("bits", [2, 4, 8])
 @pytest.mark.parametrize("points", [False, True])
 @pytest.mark.parametrize(("columns", "block"), [(96, 32), (80, 16), (48, 32), (16, 64)])
-def test_packed_codes_of_every_width_with_odd_counts_of_blocks(bits, points, columns, block):
+def test_packed_codes_of_every_width_with_odd_counts_of_blocks(
+    bits, points, columns, block
+):
     codes, scale, zeros, whole = table(7, columns, block, bits, points)
     at = np.array([[3, -1], [0, 6]], np.int64)
     inputs = [codes, at, scale, *([zeros] if points else [])]
@@ -88,12 +90,24 @@ def test_any_two_axes(on, along, kind):
 
 @pytest.mark.parametrize(
     "kind",
-    ["float4_e2m1fn", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"],
+    [
+        "float4_e2m1fn",
+        "float8_e4m3fn",
+        "float8_e4m3fnuz",
+        "float8_e5m2",
+        "float8_e5m2fnuz",
+    ],
 )
 @pytest.mark.parametrize("form", ["blocks", "rows", "tensor"])
 def test_tables_of_small_floats(kind, form):
-    bits = 4 if kind.startswith("float4") else 7  # the high half of 8 bits holds NaN too
-    q = R.integers(0, 1 << bits, (6, 64)).astype(np.uint8).view(getattr(ml_dtypes, kind))
+    bits = (
+        4 if kind.startswith("float4") else 7
+    )  # the high half of 8 bits holds NaN too
+    q = (
+        R.integers(0, 1 << bits, (6, 64))
+        .astype(np.uint8)
+        .view(getattr(ml_dtypes, kind))
+    )
     shape = {"blocks": (6, 4), "rows": (6, 1), "tensor": (1, 1)}[form]
     scale = (R.integers(1, 64, shape) / 16).astype(F)
     block = 16 if form == "blocks" else 0

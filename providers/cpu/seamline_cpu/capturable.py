@@ -138,6 +138,13 @@ def _of_codes(node: NodeView) -> str | None:
     return _of_constants(node, names) or _of_halves(node)
 
 
+def _of_experts(node: NodeView) -> str | None:
+    names = {2: "fc1 weight", 3: "fc1 scale", 5: "fc2 weight", 6: "fc2 scale", 8: "fc3 weight",
+             9: "fc3 scale", 4: "fc1 bias", 7: "fc2 bias", 10: "fc3 bias",
+             11: "fc1 zero point", 12: "fc2 zero point", 13: "fc3 zero point"}  # fmt: skip
+    return _of_constants(node, names) or _of_halves(node)
+
+
 def _of_constants(node: NodeView, names: Mapping[int, str]) -> str | None:
     for index, what in names.items():
         if node.has_input(index) and node.constant(index) is None:
@@ -157,5 +164,5 @@ _FORMS: Mapping[str, Callable[[NodeView], str | None]] = {
     "Cast": _cast, "ConvInteger": _of_integers, "MatMulInteger": _of_integers, "Pow": _power,
     "Resize": _resize, "Upsample": _resize, f"{_CONTRIB}MatMulNBits": _of_packed,
     f"{_CONTRIB}GatherBlockQuantized": lambda node: _of_halves(node, 2),
-    f"{_CONTRIB}QMoE": _of_halves, f"{_OWN}DequantizedMatMul": _of_codes,
+    f"{_CONTRIB}QMoE": _of_experts, f"{_OWN}DequantizedMatMul": _of_codes,
 }  # fmt: skip

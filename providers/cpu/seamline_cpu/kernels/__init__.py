@@ -37,6 +37,7 @@ from seamline_cpu.kernels import matmul_integer as matmul_integer
 from seamline_cpu.kernels import matmul_nbits as matmul_nbits
 from seamline_cpu.kernels import matmul_scaled as matmul_scaled
 from seamline_cpu.kernels import mixture_of_experts as mixture_of_experts
+from seamline_cpu.kernels import mixture_of_floats as mixture_of_floats
 from seamline_cpu.kernels import newer_operators as newer_operators
 from seamline_cpu.kernels import ngrams as ngrams
 from seamline_cpu.kernels import padding as padding

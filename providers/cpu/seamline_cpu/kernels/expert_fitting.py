@@ -7,33 +7,56 @@ from seamline.tensors import Dim
 from seamline_cpu.kernels.expert_gates import ACTIVATIONS
 from seamline_cpu.kernels.fitting import dims, unlike
 
-__all__ = ["block_of", "input_of", "sizes_of", "unfit", "unfit_routing"]
+__all__ = ["block_of", "input_of", "sizes_of", "unfit", "unfit_experts"]
 
-#: Inputs of QMoE by layer.
+_NONE = 99  # an input that no node has
+#: Inputs by operator and layer.
 _INPUTS = {
-    1: {"weights": 2, "scales": 3, "bias": 4, "points": 11},
-    2: {"weights": 5, "scales": 6, "bias": 7, "points": 12},
-    3: {"weights": 8, "scales": 9, "bias": 10, "points": 13},
+    "QMoE": {
+        1: {"weights": 2, "scales": 3, "bias": 4, "points": 11},
+        2: {"weights": 5, "scales": 6, "bias": 7, "points": 12},
+        3: {"weights": 8, "scales": 9, "bias": 10, "points": 13},
+    },
+    "MoE": {
+        layer: {
+            "weights": 2 * layer,
+            "bias": 2 * layer + 1,
+            "scales": _NONE,
+            "points": _NONE,
+        }
+        for layer in (1, 2, 3)
+    },
 }
 _BITS = (2, 4, 8)
 _FLOATS = ("float32", "float16", "bfloat16")
 
 
-def input_of(layer: int, what: str) -> int:
+def input_of(view: NodeView, layer: int, what: str) -> int:
     """Give the input that holds a layer's weights, scales, bias or zero points."""
-    return _INPUTS[layer][what]
+    return _INPUTS[view.op_type][layer][what]
 
 
 def _bits(view: NodeView, layer: int) -> int:
+    if view.op_type == "MoE":
+        return 8  # of an element of the packed axis: floats are not packed
     of_all = view.attributes.get("expert_weight_bits", 4)
     return int(view.attributes.get(f"fc{layer}_expert_weight_bits", of_all))
 
 
 def sizes_of(view: NodeView, layer: int) -> tuple[int, int, int, int]:
-    """Give experts, N, K and bits of a layer whose weights' sizes are known."""
-    shape, bits = dims(view, input_of(layer, "weights")), _bits(view, layer)
-    experts, n, width = (size if isinstance(size, int) else 0 for size in shape or ())
-    return experts, n, width * 8 // bits, bits
+    """Give experts, N, K and bits of a layer, 0 for what is not known."""
+    experts, n, k = (x if isinstance(x, int) else 0 for x in _matrix(view, layer))
+    return experts, n, k, _bits(view, layer)
+
+
+def _matrix(view: NodeView, layer: int) -> tuple[Dim, Dim, Dim]:
+    """Give experts, N and K, some of which may be open."""
+    shape = dims(view, input_of(view, layer, "weights"))
+    if shape is None or len(shape) != 3:
+        return None, None, None
+    experts, n, width = shape
+    k = width * 8 // _bits(view, layer) if isinstance(width, int) else None
+    return experts, n, k
 
 
 def block_of(k: int, blocks: int) -> int:
@@ -43,12 +66,12 @@ def block_of(k: int, blocks: int) -> int:
 
 def unfit(view: NodeView) -> str | None:
     """Give a reason to refuse a QMoE, or None."""
-    return (
-        _unknown(view)
-        or unfit_routing(view, 14)
-        or _not_constant(view)
-        or _unlike_each_other(view)
-    )
+    return _unknown(view) or unfit_experts(view, 14)
+
+
+def unfit_experts(view: NodeView, weights: int) -> str | None:
+    """Refuse what no mixture of experts is; input ``weights`` states what choices weigh."""
+    return _unfit_routing(view, weights) or _of_types(view) or _unlike_each_other(view)
 
 
 def _unknown(view: NodeView) -> str | None:
@@ -66,8 +89,8 @@ def _unknown(view: NodeView) -> str | None:
     return None
 
 
-def unfit_routing(view: NodeView, weights: int) -> str | None:
-    """Refuse unknown activations and routings; ``weights`` is the input that states some."""
+def _unfit_routing(view: NodeView, weights: int) -> str | None:
+    """Refuse unknown activations and routings."""
     given = view.attributes
     kind = given.get("activation_type", "relu")
     if kind not in ACTIVATIONS:
@@ -101,15 +124,12 @@ def _product(sizes: tuple[Dim, ...]) -> Dim:
     return total
 
 
-def _not_constant(view: NodeView) -> str | None:
-    for layer, names in _INPUTS.items():
+def _of_types(view: NodeView) -> str | None:
+    packed = ("uint8",) if view.op_type == "QMoE" else _FLOATS
+    for layer, names in _INPUTS[view.op_type].items():
         for what, index in names.items():
-            if not view.has_input(index):
-                continue
-            if view.constant(index) is None:
-                return f"its fc{layer} {what} are not constant: they are packed once"
             kind = view.tensor(index)
-            allowed = ("uint8",) if what in ("weights", "points") else _FLOATS
+            allowed = packed if what in ("weights", "points") else _FLOATS
             if kind is not None and kind.dtype not in allowed:
                 return (
                     f"its fc{layer} {what} are {kind.dtype}, not {', '.join(allowed)}"
@@ -117,17 +137,23 @@ def _not_constant(view: NodeView) -> str | None:
     return None
 
 
+def _differ(one: Dim, other: Dim) -> bool:
+    """Tell whether two sizes that are both known are not the same."""
+    return isinstance(one, int) and isinstance(other, int) and one != other
+
+
 def _unlike_each_other(view: NodeView) -> str | None:
     x, logits = dims(view, 0), dims(view, 1)
     for layer in (1, 2, 3):
-        if not view.has_input(input_of(layer, "weights")):
+        index = input_of(view, layer, "weights")
+        if not view.has_input(index):
             if layer < 3:
                 return f"it has no weights of fc{layer}"
             continue
-        shape = dims(view, input_of(layer, "weights"))
-        if shape is None or len(shape) != 3:
+        shape = dims(view, index)
+        if shape is not None and len(shape) != 3:
             return f"its fc{layer} weights are not of three axes"
-        if logits is not None and logits[1] not in (shape[0], None):
+        if shape is not None and logits is not None and _differ(logits[1], shape[0]):
             return f"it has {shape[0]} experts, and logits of {logits[1]}"
         if reason := _unlike_layer(view, layer):
             return reason
@@ -138,43 +164,61 @@ def _unlike_sizes(view: NodeView, hidden: Dim) -> str | None:
     """Refuse layers that do not follow from one another."""
     given = view.attributes
     fusion, kind = given.get("swiglu_fusion", 0), given.get("activation_type", "relu")
-    experts, n, k, _ = sizes_of(view, 1)
-    third = view.has_input(input_of(3, "weights"))
+    experts, n, k = _matrix(view, 1)
+    third = view.has_input(input_of(view, 3, "weights"))
+    if kind != "swiglu" and fusion:
+        return f"swiglu_fusion is {fusion}, and its activation {kind}"
     if kind == "swiglu" and third == bool(fusion):
         which = "has fc3 as well" if third else "has no fc3"
         return f"swiglu_fusion is {fusion}, and it {which}"
-    inner = n // 2 if kind == "swiglu" and not third else n
-    if isinstance(hidden, int) and hidden != k:
+    if _differ(hidden, k):
         return f"its input has {hidden} columns, and fc1 {k}"
-    if sizes_of(view, 2)[:3] != (experts, k, inner):
-        return f"fc2 is {sizes_of(view, 2)[:3]}, not {(experts, k, inner)}"
-    if third and sizes_of(view, 3)[:3] != (experts, n, k):
-        return f"fc3 is {sizes_of(view, 3)[:3]}, not {(experts, n, k)}"
+    halved = kind == "swiglu" and not third
+    inner = n // 2 if halved and isinstance(n, int) else None if halved else n
+    wanted = {2: (experts, k, inner), **({3: (experts, n, k)} if third else {})}
+    for layer, sizes in wanted.items():
+        found = _matrix(view, layer)
+        if any(_differ(a, b) for a, b in zip(found, sizes, strict=True)):
+            return f"fc{layer} is {found}, not {sizes}"
     return None
 
 
 def _unlike_layer(view: NodeView, layer: int) -> str | None:
     """Refuse scales, zero points or a bias that are not a layer's."""
-    experts, n, k, bits = sizes_of(view, layer)
-    scales = dims(view, input_of(layer, "scales"))
-    if scales is None:
-        return f"it has no fc{layer} scales"
+    experts, n, k = _matrix(view, layer)
+    scales, name = dims(view, input_of(view, layer, "scales")), f"fc{layer}"
+    bias = input_of(view, layer, "bias")
+    if reason := unlike(view, bias, f"{name} bias", (experts, n)):
+        return reason
+    if view.op_type == "MoE":
+        return None
+    if not view.has_input(input_of(view, layer, "scales")):
+        return f"it has no {name} scales"
+    if scales is None or not isinstance(k, int):
+        return None
     block = view.attributes.get("block_size", 0)
     blocks = scales[2] if len(scales) == 3 else 1
-    if not isinstance(blocks, int) or blocks < 1 or k % blocks:
-        return f"its fc{layer} scales are {list(scales)}, and K is {k}"
+    if not isinstance(blocks, int):
+        return None
+    if blocks < 1 or k % blocks:
+        return f"its {name} scales are {list(scales)}, and K is {k}"
     if blocks > 1 and (block_of(k, blocks) % 16 or (block and blocks * block != k)):
         return (
-            f"its fc{layer} has {blocks} blocks of {k} codes, and block_size is {block}; "
+            f"its {name} has {blocks} blocks of {k} codes, and block_size is {block}; "
             "blocks are multiples of 16"
         )
-    each = 8 // bits
-    points = (experts, n, -(-blocks // each)), (experts, -(-n // each))
-    name = f"fc{layer}"
-    return (
-        unlike(view, input_of(layer, "scales"), f"{name} scales", (experts, n, blocks),
-               *([(experts, n)] if blocks == 1 else []))
-        or unlike(view, input_of(layer, "points"), f"{name} zero points",
-                  *(points if blocks == 1 else points[:1]))
-        or unlike(view, input_of(layer, "bias"), f"{name} bias", (experts, n))
-    )  # fmt: skip
+    return _unlike_scales(view, layer, blocks)
+
+
+def _unlike_scales(view: NodeView, layer: int, blocks: int) -> str | None:
+    experts, n, _ = _matrix(view, layer)
+    each, name, single = 8 // _bits(view, layer), f"fc{layer}", blocks == 1
+    by_row: list[tuple[Dim, ...]] = [(experts, n, -(-blocks // each))]
+    if single:
+        by_row.append((experts, -(-n // each) if isinstance(n, int) else None))
+    shapes: list[tuple[Dim, ...]] = [(experts, n, blocks)]
+    shapes += [(experts, n)] if single else []
+    scales, points = (input_of(view, layer, what) for what in ("scales", "points"))
+    return unlike(view, scales, f"{name} scales", *shapes) or unlike(
+        view, points, f"{name} zero points", *by_row
+    )

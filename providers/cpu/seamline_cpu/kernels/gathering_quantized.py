@@ -75,7 +75,7 @@ def _scale(where: int, kind: int, at: int) -> Any:
 
 
 @jit
-def _code(where: int, bits: int, cell: int, at: int) -> int:
+def _code(where: int, bits: int, cell: int, at: int) -> Any:
     """Read a code; ``cell`` bits of memory hold each, in bytes the lowest first."""
     first = at * cell
     byte = np.int64(bytes_at(where + (first >> 3))[0])
