@@ -202,7 +202,7 @@ def _unlike_layer(view: NodeView, layer: int) -> str | None:
         return None
     if blocks < 1 or k % blocks:
         return f"its {name} scales are {list(scales)}, and K is {k}"
-    if blocks > 1 and (block_of(k, blocks) % 16 or (block and blocks * block != k)):
+    if (block and blocks * block != k) or block_of(k, blocks) % 16:
         return (
             f"its {name} has {blocks} blocks of {k} codes, and block_size is {block}; "
             "blocks are multiples of 16"
