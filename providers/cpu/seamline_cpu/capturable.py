@@ -47,7 +47,12 @@ _TYPES: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(_LOGIC, frozenset({"bool"})),
     **dict.fromkeys(("ConvInteger", "MatMulInteger"), frozenset({"int8", "uint8"})),
     **dict.fromkeys(
-        (f"{_CONTRIB}MatMulNBits", f"{_CONTRIB}QMoE", f"{_OWN}DequantizedMatMul"),
+        (
+            f"{_CONTRIB}MatMulNBits",
+            f"{_CONTRIB}MatMulBnb4",
+            f"{_CONTRIB}QMoE",
+            f"{_OWN}DequantizedMatMul",
+        ),
         _FLOATS,
     ),
     "Cast": CAST,
@@ -164,5 +169,5 @@ _FORMS: Mapping[str, Callable[[NodeView], str | None]] = {
     "Cast": _cast, "ConvInteger": _of_integers, "MatMulInteger": _of_integers, "Pow": _power,
     "Resize": _resize, "Upsample": _resize, f"{_CONTRIB}MatMulNBits": _of_packed,
     f"{_CONTRIB}GatherBlockQuantized": lambda node: _of_halves(node, 2),
-    f"{_CONTRIB}QMoE": _of_experts, f"{_OWN}DequantizedMatMul": _of_codes,
+    f"{_CONTRIB}MatMulBnb4": _of_codes, f"{_CONTRIB}QMoE": _of_experts, f"{_OWN}DequantizedMatMul": _of_codes,
 }  # fmt: skip

@@ -32,6 +32,7 @@ from seamline_cpu.kernels import (
 )
 from seamline_cpu.kernels import machine_learning_labels as machine_learning_labels
 from seamline_cpu.kernels import matmul as matmul
+from seamline_cpu.kernels import matmul_bnb4 as matmul_bnb4
 from seamline_cpu.kernels import matmul_fused as matmul_fused
 from seamline_cpu.kernels import matmul_integer as matmul_integer
 from seamline_cpu.kernels import matmul_nbits as matmul_nbits

@@ -29,6 +29,7 @@ _SAID_PLAIN = {
 _OPERATORS = {
     "com.microsoft::MatMulNBits": True,
     "com.microsoft::QMoE": False,
+    "com.microsoft::MatMulBnb4": False,
     "seamline::DequantizedMatMul": True,
 }
 
