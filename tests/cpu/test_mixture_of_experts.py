@@ -9,6 +9,8 @@ from tests.cpu.expert_definition import mixture, routed
 from tests.cpu.movement import give, peer
 from tests.cpu.packed_weights import error, packed_codes
 
+from seamline_cpu.kernels.nbits_codebooks import CODEBOOKS
+
 R = np.random.default_rng(7)
 CONTRIB = "com.microsoft"
 F = np.float32
@@ -204,3 +206,28 @@ def test_onnxruntime_agrees(form):
     case = Case(tokens=6, inner=32, **form)
     (theirs,) = peer("QMoE", case.inputs, opset=21, domain=CONTRIB, **case.attributes)
     assert error(case.given(), theirs) < 2e-3  # its products may go through bytes
+
+
+@pytest.mark.parametrize("level", [0, 4])
+@pytest.mark.parametrize("tokens", [1, 9])
+def test_mxfp4_is_multiplied_as_codes_at_every_level(level, tokens):
+    case = Case(tokens=tokens, hidden=64, inner=32, block=32, level=level)
+    e2m1, layers = np.array(CODEBOOKS["e2m1"]), {}
+    case.inputs += [None] * 2
+    for number, (n, k) in {1: (32, 64), 2: (64, 32)}.items():
+        at = 3 * number - 1
+        q = R.integers(0, 16, (4, n, k))
+        scale = np.exp2(R.integers(-6, 2, (4, n, k // 32))).astype(
+            ml_dtypes.float8_e8m0fnu
+        )
+        whole = R.uniform(0.5, 2, 4).astype(F)
+        case.inputs[at : at + 2] = packed_codes(q, 4), scale
+        case.inputs[14 + number] = whole
+        w = e2m1[q] * np.repeat(scale.astype(float), 32, axis=2) * whole[:, None, None]
+        layers[number] = w, case.inputs[at + 2].astype(float)
+    attributes = {**case.attributes, "quant_type": "fp4"}
+    constant = [*case.constant, 15, 16]
+    (y,) = give("QMoE", case.inputs, np.zeros_like(case.x), constant=constant, domain=CONTRIB,
+                **attributes)  # fmt: skip
+    want = mixture(case.x, case.logits, layers, k=2, normalize=1, kind="silu")
+    assert error(y, want) < EXACT

@@ -85,6 +85,8 @@ def test_experts_without_rows_are_not_read():
 
 REFUSED = [
     ({"quant_type": "nvfp4"}, "quant_type 'nvfp4' is not implemented"),
+    ({"quant_type": "fp4"}, "blocks of 32"),
+    ({"quant_type": "fp4", "block_size": 32}, "not float8_e8m0fnu"),
     ({"expert_weight_bits": 3}, "experts of 3 bits"),
     ({"weights_prepacked": 1}, "packed for another device"),
     ({"activation_type": "geglu"}, "activation 'geglu'"),

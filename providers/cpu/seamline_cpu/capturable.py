@@ -146,7 +146,8 @@ def _of_codes(node: NodeView) -> str | None:
 def _of_experts(node: NodeView) -> str | None:
     names = {2: "fc1 weight", 3: "fc1 scale", 5: "fc2 weight", 6: "fc2 scale", 8: "fc3 weight",
              9: "fc3 scale", 4: "fc1 bias", 7: "fc2 bias", 10: "fc3 bias",
-             11: "fc1 zero point", 12: "fc2 zero point", 13: "fc3 zero point"}  # fmt: skip
+             11: "fc1 zero point", 12: "fc2 zero point", 13: "fc3 zero point",
+             15: "fc1 global scale", 16: "fc2 global scale"}  # fmt: skip
     return _of_constants(node, names) or _of_halves(node)
 
 

@@ -7,7 +7,7 @@ from seamline.tensors import Dim
 from seamline_cpu.kernels.expert_gates import ACTIVATIONS
 from seamline_cpu.kernels.fitting import dims, unlike
 
-__all__ = ["block_of", "input_of", "sizes_of", "unfit", "unfit_experts"]
+__all__ = ["GLOBAL", "block_of", "input_of", "sizes_of", "unfit", "unfit_experts"]
 
 _NONE = 99  # an input that no node has
 #: Inputs by operator and layer.
@@ -27,6 +27,7 @@ _INPUTS = {
         for layer in (1, 2, 3)
     },
 }
+GLOBAL = {1: 15, 2: 16}  #: inputs that are a scale for each expert, by layer
 _BITS = (2, 4, 8)
 _FLOATS = ("float32", "float16", "bfloat16")
 
@@ -77,15 +78,39 @@ def unfit_experts(view: NodeView, weights: int) -> str | None:
 def _unknown(view: NodeView) -> str | None:
     given = view.attributes
     kind = given.get("quant_type", "int")
-    if kind != "int":
-        return f"quant_type {kind!r} is not implemented, only 'int'"
+    if kind not in ("int", "fp4"):
+        return f"quant_type {kind!r} is not implemented, only 'int' and 'fp4'"
+    if kind == "fp4" and (reason := _unlike_mxfp4(view)):
+        return reason
     if given.get("weights_prepacked", -1) == 1:
         return "weights packed for another device cannot be read"
     for layer in (1, 2, 3):
         if (bits := _bits(view, layer)) not in _BITS:
             return f"experts of {bits} bits are not implemented, only 2, 4 and 8"
-    if any(view.has_input(i) for i in range(15, 21)):
+    if any(view.has_input(i) for i in range(15 if kind == "int" else 17, 21)):
         return "global scales and scales of activations are for floats of 8 and 4 bits"
+    return None
+
+
+def _unlike_mxfp4(view: NodeView) -> str | None:
+    """Refuse what is no MXFP4: blocks of 32, a scale for each expert, no zero points."""
+    given = view.attributes
+    if given.get("expert_weight_bits", 4) != 4 or given.get("block_size", 32) != 32:
+        return "quant_type 'fp4' has 4 bits in blocks of 32"
+    for layer in (1, 2, 3):
+        if view.has_input(input_of(view, layer, "points")):
+            return "quant_type 'fp4' has no zero points"
+        scale = view.tensor(input_of(view, layer, "scales"))
+        if scale is not None and scale.dtype != "float8_e8m0fnu":
+            return f"its fc{layer} scales are {scale.dtype}, not float8_e8m0fnu"
+    if view.has_input(input_of(view, 3, "weights")):
+        return "quant_type 'fp4' has no global scale for an fc3"
+    experts = _matrix(view, 1)[0]
+    for layer, index in GLOBAL.items():
+        if not view.has_input(index):
+            return f"quant_type 'fp4' has a global scale of fc{layer}"
+        if reason := unlike(view, index, f"fc{layer} global scale", (experts,)):
+            return reason
     return None
 
 
@@ -130,6 +155,8 @@ def _of_types(view: NodeView) -> str | None:
         for what, index in names.items():
             kind = view.tensor(index)
             allowed = packed if what in ("weights", "points") else _FLOATS
+            if what == "scales" and view.attributes.get("quant_type") == "fp4":
+                continue
             if kind is not None and kind.dtype not in allowed:
                 return (
                     f"its fc{layer} {what} are {kind.dtype}, not {', '.join(allowed)}"

@@ -67,8 +67,9 @@ def padded_rows(n: int) -> int:
 
 
 def pack_experts(
-    codes: Array, scales: Array, zeros: Array | None, bits: int, k: int, block: int
-) -> Experts:
+    codes: Array, scales: Array, zeros: Array | None, bits: int, k: int, block: int,
+    table: str = "",
+) -> Experts:  # fmt: skip
     """
     Pack the weights of one layer.
 
@@ -82,6 +83,8 @@ def pack_experts(
         uint8 codes, (experts, N, blocks), or None for the middle code.
     block
         Codes of K with one scale, a multiple of 16; K itself is filled up to it.
+    table
+        The table whose values codes stand for; empty for numbers.
     """
     experts, n = codes.shape[:2]
     rows, blocks = padded_rows(n), scales.shape[2]
@@ -92,7 +95,8 @@ def pack_experts(
         for x in (scales, zeros)
     ]
     assert parts[0] is not None
-    return Experts(pack(Source(filled, parts[0], parts[1], k, bits)), experts, n)
+    source = Source(filled, parts[0], parts[1], k, bits, table=table)
+    return Experts(pack(source), experts, n)
 
 
 def _filled(x: Array, rows: int, width: int) -> Array:

@@ -1,5 +1,5 @@
 """
-QMoE of onnxruntime's domain: a mixture of experts with weights of 2, 4 or 8 bits.
+QMoE of onnxruntime's domain: a mixture of experts with weights of 2, 4 or 8 bits, or MXFP4.
 
 For each token, over the experts that it is routed to (:mod:`.expert_routing`),
 
@@ -23,7 +23,13 @@ from seamline.kernels import Call, Run
 from seamline.provider import Array, NodeView, View
 from seamline.tensors import TensorType, ValueType
 from seamline_cpu.binding import in_order, nothing
-from seamline_cpu.kernels.expert_fitting import block_of, input_of, sizes_of, unfit
+from seamline_cpu.kernels.expert_fitting import (
+    GLOBAL,
+    block_of,
+    input_of,
+    sizes_of,
+    unfit,
+)
 from seamline_cpu.kernels.expert_layers import as_rows, gated, mode_of, summed, wide
 from seamline_cpu.kernels.expert_products import (
     Experts,
@@ -57,6 +63,7 @@ class _Weights:
     bits: int
     k: int
     block: int
+    table: str
 
 
 def _weights(view: NodeView, layer: int, get: Callable[[int], View]) -> _Weights | None:
@@ -71,12 +78,23 @@ def _weights(view: NodeView, layer: int, get: Callable[[int], View]) -> _Weights
         zeros = unpacked(zeros, bits)[:, :n, None]
     elif zeros is not None:
         zeros = unpacked(zeros, bits)[:, :, :blocks]
-    scales = scales.reshape(experts, n, blocks)
-    return _Weights(codes, scales, zeros, bits, k, block_of(k, blocks))
+    scales, table = scales.reshape(experts, n, blocks), ""
+    if _is_mxfp4(view):
+        table, whole = "e2m1", get(GLOBAL[layer])
+        if whole is None:
+            return None
+        scales = scales.astype(f4) * whole[:, None, None]
+    return _Weights(codes, scales, zeros, bits, k, block_of(k, blocks), table)
+
+
+def _is_mxfp4(view: NodeView) -> bool:
+    return bool(view.attributes.get("quant_type", "int") == "fp4")
 
 
 def _given(view: NodeView, layer: int) -> list[int]:
-    names = (input_of(view, layer, what) for what in ("weights", "scales", "points"))
+    names = [input_of(view, layer, what) for what in ("weights", "scales", "points")]
+    if _is_mxfp4(view) and layer in GLOBAL:
+        names.append(GLOBAL[layer])
     return [index for index in names if view.has_input(index)]
 
 
@@ -85,8 +103,9 @@ def _packed(call: Call, layer: int) -> Experts:
         found = _weights(call.view, layer, call.input)
         assert found is not None  # all of them are there when it runs
         return pack_experts(
-            found.codes, found.scales, found.zeros, found.bits, found.k, found.block
-        )
+            found.codes, found.scales, found.zeros, found.bits, found.k, found.block,
+            found.table,
+        )  # fmt: skip
 
     given = _given(call.view, layer)
     if any(call.constant(index) is None for index in given):
@@ -112,7 +131,7 @@ def _resident(view: NodeView) -> int:
             experts, n, blocks = found.scales.shape
             total += packed_nbytes(
                 experts * padded_rows(n), blocks, found.block, found.bits,
-                found.scales, found.zeros,
+                found.scales, found.zeros, found.table,
             )  # fmt: skip
     return total
 
@@ -154,7 +173,8 @@ def _bound(call: Call) -> Run:
     k = int(call.attr("k", 1))
     routes, runs = bind_routing(logits, weights, k, experts, mode_of(call), threads)
     made += runs
-    layer = Layer(routes, vectors, is_int8(level), threads)
+    int8 = is_int8(level) and not _is_mxfp4(call.view)
+    layer = Layer(routes, vectors, int8, threads)
     inner, runs = _inner(call, layer, rows)
     made += runs
     second = _packed(call, 2)
