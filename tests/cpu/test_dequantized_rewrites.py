@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import weakref
+
 import ml_dtypes
 import numpy as np
 import onnx.helper as oh
+import onnxruntime as ort
 import pytest
 from onnx import numpy_helper, parser
 from tests.cpu.packed_weights import error
@@ -277,3 +280,28 @@ def test_bytes_that_two_products_read_are_dequantised_no_more():
     both = Both(model, feeds)
     assert both.ops["com.microsoft::MatMulIntegerToFloat"] == 2
     assert error(both.given[0], 2 * want) < 1e-5
+
+
+def test_codes_that_are_packed_are_not_kept_unpacked():
+    model, feeds, _ = dequantised(block=32)
+    pipeline = Pipeline.open(model, graph_optimization_level="all")
+    for _ in range(3):
+        pipeline.run(feeds)
+    unpacked = weakref.ref(pipeline.graph.constant("q"))
+    assert unpacked() is None  # nobody but this line had it
+    scales = weakref.ref(pipeline.graph.constant("s"))
+    assert scales() is not None
+
+
+@pytest.mark.parametrize("level", ["0", "4"])
+def test_onnxruntime_agrees_on_what_it_fuses(level):
+    model, feeds, _ = dequantised(n=64, k=128, block=32)
+    key = "session.qdq_matmulnbits_accuracy_level"
+    theirs, ours = ort.SessionOptions(), seamline.SessionOptions()
+    for options in (theirs, ours):
+        options.add_session_config_entry(key, level)
+    theirs.log_severity_level = 3
+    peer = ort.InferenceSession(model.SerializeToString(), theirs)
+    (want,) = peer.run(None, feeds)
+    (got,) = seamline.InferenceSession(model.SerializeToString(), ours).run(None, feeds)
+    assert error(got, want) < (2e-6 if level == "0" else 1e-4)
