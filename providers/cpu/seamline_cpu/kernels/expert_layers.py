@@ -10,10 +10,11 @@ from seamline.kernels import Call, Run
 from seamline.provider import Array
 from seamline_cpu.commands import bind
 from seamline_cpu.instruction_sets import converts_half
+from seamline_cpu.kernels.expert_commands import SLOTS, widened
 from seamline_cpu.kernels.expert_gates import bind_gate, bind_sum, gate_numbers
 from seamline_cpu.kernels.expert_routing import MIXER, NORMALIZED, SOFTMAX, Routes
 from seamline_cpu.kernels.nbits_choice import choice
-from seamline_cpu.kernels.nbits_commands import SLOTS, narrowed, widened
+from seamline_cpu.kernels.nbits_commands import narrowed
 from seamline_cpu.kernels.nbits_many import fill, room
 
 __all__ = ["as_rows", "gated", "mode_of", "summed", "wide"]
@@ -45,13 +46,15 @@ def wide(x: Array, runs: list[Run]) -> Array:
     if source.dtype == f4:
         return source
     made = room(len(source), -(-source.shape[1] // 16) * 16)
+    order = np.arange(len(source), dtype=np.int64)
     a = np.zeros(len(SLOTS), np.int64)
     fill(
-        a, SLOTS, m=len(source), k=source.shape[1], a=source.ctypes.data,
-        a_pitch=source.strides[0], x=made.ctypes.data, x_pitch=made.strides[0],
+        a, SLOTS, order=order.ctypes.data, rows=len(source), k=source.shape[1],
+        a=source.ctypes.data, a_pitch=source.strides[0], x=made.ctypes.data,
+        x_pitch=made.strides[0],
     )  # fmt: skip
     what = widened(choice(0, None).variant, str(source.dtype))
-    runs.append(bind(what, a, 1, keep=(source, made)))
+    runs.append(bind(what, a, 1, keep=(source, made, order)))
     return made
 
 
