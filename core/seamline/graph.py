@@ -10,8 +10,9 @@ control flow included), and every body knows which outer values it captures.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 import attrs
 import numpy as np
@@ -141,6 +142,9 @@ class Graph:
     captures: tuple[str, ...] = ()
     keep: object = attrs.field(default=None, repr=False)
     _arrays: dict[str, np.ndarray[Any, Any]] = attrs.field(factory=dict, repr=False)
+    _unpacked: MutableMapping[str, np.ndarray[Any, Any]] = attrs.field(
+        factory=WeakValueDictionary, repr=False
+    )
 
     @property
     def overridable(self) -> tuple[str, ...]:
@@ -183,13 +187,17 @@ class Graph:
         ModelError
             Its numbers are none that its element type has, or its file has changed.
         """
-        array = self._arrays.get(name)
+        array = self._arrays.get(name, self._unpacked.get(name))
         if array is None and name in self.constants:
+            tensor = self.constants[name]
             try:
-                array = read_only(self.constants[name])
+                array = read_only(tensor)
             except ValueError as error:  # numbers that its element type does not have
                 raise ModelError(self.file, f"tensor {name!r}", str(error)) from error
-            self._arrays[name] = array
+            # What is unpacked is no view of the file: kept while somebody has it.
+            packed = tensor.dtype.bitwidth < 8
+            kept = self._unpacked if packed else self._arrays
+            kept[name] = array
         return array
 
 

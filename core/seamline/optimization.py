@@ -77,6 +77,7 @@ def optimize(
     level: GraphOptimizationLevel,
     pins: Mapping[str, str] | None = None,
     constants: Constants | None = None,
+    accuracy_level: int = 0,
 ) -> Optimized:
     """
     Rewrite a copy of a graph; the graph given stays as it is.
@@ -89,11 +90,15 @@ def optimize(
         Node name, pattern or operator -> provider: what they match is not rewritten.
     constants
         The graph's, where they were read already.
+    accuracy_level
+        MatMulNBits', for products that are made of dequantised weights: at 4 activations
+        may be of 8 bits.
     """
     stages = tuple(_stages(level))
     if not stages or not providers:
         return Optimized(graph, level)
     work = _rewriting(graph, providers, pins or {}, constants or Constants(graph))
+    work.accuracy_level = accuracy_level
     for rules in stages:
         _apply(work, rules)
     left = tuple(work.left.values())

@@ -81,6 +81,7 @@ class Pipeline:
         record: bool = True,
         verify_capture: int = 0,
         graph_optimization_level: GraphOptimizationLevel | int | str = "none",
+        accuracy_level: int = 0,
         deadline: float | None = None,
         settings: Settings | None = None,
         plugins: Sequence[Any] = (),
@@ -107,6 +108,9 @@ class Pipeline:
             poisoned outputs, bit for bit.
         graph_optimization_level
             How much the graph is rewritten; see :mod:`seamline.optimization`.
+        accuracy_level
+            MatMulNBits', 0 to 4, for products that optimization makes of dequantised
+            weights; at 4 activations may be of 8 bits.
         deadline
             Seconds that one call on a provider may take. One that does not return in time
             is given up, and its provider is called no more; each call then goes through
@@ -124,8 +128,8 @@ class Pipeline:
         with ExitStack() as stack:
             ready = prepare(
                 stack, source, providers, pins=pins, fallback=fallback, limits=limits,
-                level=graph_optimization_level, deadline=deadline, settings=settings,
-                plugins=plugins,
+                level=graph_optimization_level, accuracy_level=accuracy_level,
+                deadline=deadline, settings=settings, plugins=plugins,
             )  # fmt: skip
             notes = Notes(fallback == "warn")
             capture = Capture(record, verify_capture)

@@ -68,6 +68,7 @@ def prepare(
     fallback: Fallback,
     limits: LoadLimits | None,
     level: GraphOptimizationLevel | int | str,
+    accuracy_level: int,
     deadline: float | None,
     settings: Settings | None,
     plugins: Sequence[Any],
@@ -87,7 +88,7 @@ def prepare(
     ValueError, TypeError
         An argument is none of the values that it takes.
     """
-    _check(providers, fallback)
+    _check(providers, fallback, accuracy_level)
     amount = level_of(level)
     graph = load(source, limits=limits)
     opened = open_providers(
@@ -96,7 +97,9 @@ def prepare(
     stack.callback(opened.close)
     asked = list(opened.providers.values())
     chosen = {pin: opened.aliases.get(who, who) for pin, who in (pins or {}).items()}
-    optimized = optimize(graph, asked, level=amount, pins=chosen)
+    optimized = optimize(
+        graph, asked, level=amount, pins=chosen, accuracy_level=accuracy_level
+    )
     graph = optimized.graph
     constants = Constants(graph)
     claims = collect(graph, asked, constants)
@@ -113,7 +116,9 @@ def devices_of(opened: Opened) -> dict[str, Device]:
     return {name: provider.device for name, provider in opened.providers.items()}
 
 
-def _check(providers: object, fallback: object) -> None:
+def _check(providers: object, fallback: object, accuracy_level: object) -> None:
+    if accuracy_level not in range(5):
+        raise ValueError(f"accuracy_level= is 0 to 4; it was given {accuracy_level!r}")
     if isinstance(providers, str):
         raise TypeError(
             f"providers= is a list of names; it was given the text {providers!r}: write "

@@ -84,7 +84,10 @@ class Program:
         """Give the fixed place of a value on a device."""
         found = self._views.get((name, device))
         if found is None:
-            found = self._views[name, device] = self._find(name, device)
+            found = self._find(name, device)
+            # The host's constants are the graph's to keep: unpacked ones go with their reader.
+            if device != HOST or name not in self.plan.known:
+                self._views[name, device] = found
         return found
 
     def _find(self, name: str, device: Device) -> View:

@@ -85,6 +85,8 @@ class Rewriting:
         override, but not look at its value.
     infer
         Finds the types of all values.
+    accuracy_level
+        MatMulNBits', for products that rules make of dequantised weights.
     """
 
     graph: Graph
@@ -94,6 +96,7 @@ class Rewriting:
     known: Callable[[str], Array | None]
     stored: Constants
     infer: Callable[[], Mapping[str, ValueType | None]]
+    accuracy_level: int = 0
     rewrites: list[Rewrite] = attrs.field(factory=list)
     left: dict[tuple[str, str], Left] = attrs.field(factory=dict)
     fresh: dict[str, Array] = attrs.field(factory=dict)

@@ -18,6 +18,7 @@ from seamline.session_options import (
     DISABLE_CPU_FALLBACK,
     LAYERS_BY_ANNOTATION,
     LAYERS_BY_NAME,
+    PRODUCTS_LEVEL,
     SessionOptions,
 )
 from seamline.tensors import TensorType, ValueType
@@ -72,6 +73,9 @@ class Opening:
                 record=self.options.record_segments,
                 verify_capture=self.options.verify_capture,
                 graph_optimization_level=self.options.graph_optimization_level,
+                accuracy_level=int(
+                    self.options.config_entries.get(PRODUCTS_LEVEL, "0")
+                ),
                 deadline=self.options.provider_deadline,
                 settings=self.settings,
                 plugins=self.plugins,

@@ -46,11 +46,13 @@ DISABLE_CPU_FALLBACK = "session.disable_cpu_ep_fallback"
 RECORD_ASSIGNMENT = "session.record_ep_graph_assignment_info"
 LAYERS_BY_ANNOTATION = "session.layer_assignment_settings"
 LAYERS_BY_NAME = "session.name_based_layer_assignment"
+PRODUCTS_LEVEL = "session.qdq_matmulnbits_accuracy_level"
 _SESSION_KEYS = (
     DISABLE_CPU_FALLBACK,
     RECORD_ASSIGNMENT,
     LAYERS_BY_ANNOTATION,
     LAYERS_BY_NAME,
+    PRODUCTS_LEVEL,
 )
 _FLAGS = (DISABLE_CPU_FALLBACK, RECORD_ASSIGNMENT)
 
@@ -99,6 +101,9 @@ class SessionOptions:
         Taken, whichever value; the information is always recorded.
     ``session.name_based_layer_assignment``, ``session.layer_assignment_settings``
         Pins; see :mod:`seamline.layer_rules`.
+    ``session.qdq_matmulnbits_accuracy_level``
+        "0" to "4": MatMulNBits' level for products that are made of dequantised weights.
+        Without it they are exact ("0"), where ONNX Runtime has "4".
 
     Three are seamline's own: ``record_segments`` (True: segments of providers that can
     are recorded at their second run), ``verify_capture`` (how many replays of each
@@ -144,6 +149,8 @@ class SessionOptions:
         key, value = _config_pair(key, value)
         if key in _FLAGS and value not in ("0", "1"):
             raise ValueError(f"{key} takes '0' or '1'; it was given {value!r}")
+        if key == PRODUCTS_LEVEL and value not in ("0", "1", "2", "3", "4"):
+            raise ValueError(f"{key} takes '0' to '4'; it was given {value!r}")
         self.config_entries[key] = value
 
     def get_session_config_entry(self, key: str) -> str:

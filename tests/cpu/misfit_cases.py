@@ -152,6 +152,12 @@ CASES = [
          {"K": 70, "N": 18, "bits": 4, "block_size": 32}, domain=_MS, choices={"block_size": [16, 64, 0, -32, 31], "bits": [2, 8, 3, 0]}),
     Case("MatMulNBits/many rows", "MatMulNBits", (f(9, 70), u8(18, 3, 16), positive(54), u8(36)),
          {"K": 70, "N": 18, "bits": 4, "block_size": 32}, domain=_MS, choices={"block_size": [16, 64, 0, -32, 31], "bits": [2, 8, 3, 0]}),
+    Case("MatMulBnb4", "MatMulBnb4", (f(2, 64), u8(18 * 32), positive(36)), {"K": 64, "N": 18, "block_size": 32, "quant_type": 1}, domain=_MS,
+         choices={"block_size": [16, 64, 0, -32, 31, 128], "quant_type": [0, 2]}),
+    Case("QMoE", "QMoE", (f(5, 32), f(5, 3), u8(3, 32, 16), positive(3, 32, 2), f(3, 32), u8(3, 32, 16), positive(3, 32, 2), f(3, 32), None, None, None, u8(3, 32, 1), u8(3, 32, 1)),
+         {"k": 2, "expert_weight_bits": 4, "block_size": 16, "activation_type": "silu", "normalize_routing_weights": 1}, domain=_MS,
+         choices={"expert_weight_bits": [2, 8, 3], "k": [1, 3, 4, 0], "block_size": [32, 8],
+                  "normalize_routing_weights": [1]}),  # onnxruntime normalises all the same
     Case("MatMulInteger", "MatMulInteger", (u8(5, 7), i8(7, 18), np.uint8(3), i8(18)), lawful=_changes("input 1 with an axis in front")),
     Case("QLinearMatMul", "QLinearMatMul", (u8(5, 7), np.float32(0.1), np.uint8(3), u8(7, 18), np.float32(0.2), np.uint8(9), np.float32(0.9), np.uint8(7)), codes=True),
     Case("QuantizeLinear", "QuantizeLinear", (f(3, 8), np.float32(0.1), np.uint8(3)), {"axis": 1}, codes=True),

@@ -49,6 +49,25 @@ CASES = {
         1,
         {"bits": 4, "block_size": 16, "gather_axis": 0, "quantize_axis": 1},
     ),
+    "MatMulBnb4": (
+        "MatMulBnb4",
+        [X, whole(255, 5 * 8), floats(5)],
+        1,
+        {"K": 16, "N": 5, "block_size": 16, "quant_type": 1},
+    ),
+    "QMoE": (
+        "QMoE",
+        [X, floats(6, 3), whole(255, 3, 16, 8), floats(3, 16), None, whole(255, 3, 16, 8),
+         floats(3, 16)],
+        1,
+        {"k": 2, "expert_weight_bits": 4},
+    ),
+    "MoE": (
+        "MoE",
+        [X, floats(6, 3), floats(3, 5, 16), None, floats(3, 16, 5)],
+        1,
+        {"k": 2},
+    ),
     "SkipLayerNormalization": (
         "SkipLayerNormalization",
         [X, X, floats(16), floats(16), floats(16)],

@@ -8,11 +8,13 @@ from seamline.rewrites import (
     activations,
     cleanup,
     convolutions,
+    dequantized,
     epilogues,
     integers,
     normalizations,
     products,
     quantized,
+    quantized_products,
 )
 from seamline.rewriting import Rule, Rules
 
@@ -36,7 +38,7 @@ BASIC: Rules = _together(cleanup.RULES, convolutions.RULES)
 #: In stages: bytes stay bytes where they can; patterns become operators before these are
 #: fused into what comes first.
 EXTENDED: tuple[Rules, ...] = (
-    quantized.RULES,
+    _together(quantized.RULES, quantized_products.RULES, dequantized.RULES),
     _together(activations.RULES, normalizations.RULES),
     _together(epilogues.RULES, products.RULES, integers.RULES),
 )

@@ -17,6 +17,7 @@ from seamline_cpu.instruction_sets import converts_half
 from seamline_cpu.kernels.activation_commands import FORMULAS
 from seamline_cpu.kernels.broadcast_commands import BINARY, UNARY
 from seamline_cpu.kernels.cast_commands import CAST
+from seamline_cpu.kernels.gathering_quantized import TABLES
 from seamline_cpu.kernels.typed_commands import COMPARED, COUNTED
 from seamline_cpu.recording import IN_PYTHON
 
@@ -24,6 +25,7 @@ __all__ = ["not_capturable"]
 
 _CONTRIB, _OWN = "com.microsoft::", "seamline::"
 _ONLY_FLOAT = frozenset({"float32"})
+_FLOATS = frozenset({"bfloat16", "float16", "float32"})
 #: Operators whose float32 form is made of commands.
 _FLOAT = (
     *BINARY, *UNARY, *FORMULAS, "AveragePool", "BatchNormalization", "Conv", "ConvTranspose",
@@ -59,8 +61,17 @@ _TYPES: Mapping[str, frozenset[str]] = {
     "MaxPool": _ONLY_FLOAT | _BYTES,
     f"{_CONTRIB}QLinearConcat": _ONLY_FLOAT,
     "QuantizeLinear": _ONLY_FLOAT,
-    f"{_CONTRIB}MatMulNBits": frozenset({"bfloat16", "float16", "float32"}),
+    **dict.fromkeys(
+        (
+            f"{_CONTRIB}MatMulNBits",
+            f"{_CONTRIB}MatMulBnb4",
+            f"{_CONTRIB}QMoE",
+            f"{_OWN}DequantizedMatMul",
+        ),
+        _FLOATS,
+    ),
     "Cast": CAST,
+    f"{_CONTRIB}GatherBlockQuantized": TABLES,
 }
 #: Operators that move elements of any type but text, or leave them where they are.
 _MOVES = frozenset(
@@ -138,6 +149,24 @@ _WEIGHTS = {1: "weight", 3: "weights' zero point"}
 _LINEAR = {3: "weight", 5: "weights' zero point"}
 
 
+def _of_packed(node: NodeView) -> str | None:
+    names = {1: "weight", 2: "scale", 3: "zero point", 4: "g_idx", 5: "bias"}
+    return _of_known(names, node) or _of_halves(node)
+
+
+def _of_codes(node: NodeView) -> str | None:
+    names = {1: "weight", 2: "scale", 3: "zero point", 4: "bias"}
+    return _of_known(names, node) or _of_halves(node)
+
+
+def _of_experts(node: NodeView) -> str | None:
+    names = {2: "fc1 weight", 3: "fc1 scale", 5: "fc2 weight", 6: "fc2 scale", 8: "fc3 weight",
+             9: "fc3 scale", 4: "fc1 bias", 7: "fc2 bias", 10: "fc3 bias",
+             11: "fc1 zero point", 12: "fc2 zero point", 13: "fc3 zero point",
+             15: "fc1 global scale", 16: "fc2 global scale"}  # fmt: skip
+    return _of_known(names, node) or _of_halves(node)
+
+
 def _of_known(names: Mapping[int, str], node: NodeView) -> str | None:
     for index, what in names.items():
         if node.has_input(index) and node.constant(index) is None:
@@ -175,11 +204,8 @@ def _product(a: int, b: int, node: NodeView) -> str | None:
     return None
 
 
-def _of_packed(node: NodeView) -> str | None:
-    names = {1: "weight", 2: "scale", 3: "zero point", 4: "g_idx", 5: "bias"}
-    if reason := _of_known(names, node):
-        return reason
-    kind = node.tensor(0)
+def _of_halves(node: NodeView, index: int = 0) -> str | None:
+    kind = node.tensor(index)
     if kind is not None and kind.dtype == "float16" and not converts_half():
         return f"{IN_PYTHON}: this processor does not convert float16"
     return None
@@ -198,4 +224,6 @@ _FORMS: Mapping[str, Callable[[NodeView], str | None]] = {
         ("QLinearConv", f"{_CONTRIB}QLinearConv"), functools.partial(_of_known, _LINEAR)
     ),
     "Resize": _resize, "Upsample": _resize, f"{_CONTRIB}MatMulNBits": _of_packed,
+    f"{_CONTRIB}GatherBlockQuantized": lambda node: _of_halves(node, 2),
+    f"{_CONTRIB}MatMulBnb4": _of_codes, f"{_CONTRIB}QMoE": _of_experts, f"{_OWN}DequantizedMatMul": _of_codes,
 }  # fmt: skip

@@ -11,9 +11,11 @@ from seamline_cpu.kernels import convolution_fused as convolution_fused
 from seamline_cpu.kernels import convolution_integer as convolution_integer
 from seamline_cpu.kernels import convolution_transposed as convolution_transposed
 from seamline_cpu.kernels import cumulative as cumulative
+from seamline_cpu.kernels import dequantized_product as dequantized_product
 from seamline_cpu.kernels import einsum as einsum
 from seamline_cpu.kernels import elementwise as elementwise
 from seamline_cpu.kernels import gathering as gathering
+from seamline_cpu.kernels import gathering_quantized as gathering_quantized
 from seamline_cpu.kernels import gemm_linear as gemm_linear
 from seamline_cpu.kernels import group_query_attention as group_query_attention
 from seamline_cpu.kernels import inference as inference
@@ -34,10 +36,13 @@ from seamline_cpu.kernels import (
 )
 from seamline_cpu.kernels import machine_learning_labels as machine_learning_labels
 from seamline_cpu.kernels import matmul as matmul
+from seamline_cpu.kernels import matmul_bnb4 as matmul_bnb4
 from seamline_cpu.kernels import matmul_fused as matmul_fused
 from seamline_cpu.kernels import matmul_integer as matmul_integer
 from seamline_cpu.kernels import matmul_nbits as matmul_nbits
 from seamline_cpu.kernels import matmul_scaled as matmul_scaled
+from seamline_cpu.kernels import mixture_of_experts as mixture_of_experts
+from seamline_cpu.kernels import mixture_of_floats as mixture_of_floats
 from seamline_cpu.kernels import newer_operators as newer_operators
 from seamline_cpu.kernels import ngrams as ngrams
 from seamline_cpu.kernels import padding as padding

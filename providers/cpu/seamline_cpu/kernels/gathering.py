@@ -9,16 +9,14 @@ from typing import Any
 import numpy as np
 
 from seamline.kernels import Call, Run
-from seamline.provider import Array, NodeView
+from seamline.provider import Array
 from seamline.tensors import ANY, INDICES
 from seamline_cpu.binding import axis_of, copying, row_offsets, strides_of, within
-from seamline_cpu.kernels.fitting import all_of
 from seamline_cpu.kernels.gather_commands import bind_gather
-from seamline_cpu.kernels.quantized_fitting import unfit_table
 from seamline_cpu.kernels.rows import threads_of
 from seamline_cpu.table import TABLE
 
-__all__: list[str] = []
+__all__ = ["element_finder", "unpacked"]
 
 # NumPy's own check costs a buffer for the result, ours two passes over the indices.
 _SMALL_NBYTES = 1 << 15
@@ -147,71 +145,6 @@ def gather_nd(call: Call) -> Run:
         at = find(indices)
         if out.size:
             rows.take(at, 0, found, "wrap")
-
-    return run
-
-
-# --- quantised tables -----------------------------------------------------------------
-
-_PACKED = {"uint8"}
-_SCALES = ("float32", "float16", "bfloat16")
-
-
-def _refuse_blocks(node: NodeView) -> str | None:
-    kind = node.tensor(0)
-    bits = node.attributes.get("bits", 4)
-    if kind is None or kind.shape is None:
-        return "the rank of the table is not known"
-    rank = len(kind.shape)
-    quantize = node.attributes.get("quantize_axis", 1)
-    if kind.dtype in _PACKED and bits not in (2, 4, 8):
-        return f"bits is {bits}, not 2, 4 or 8"
-    if kind.dtype in _PACKED and quantize % rank != rank - 1:
-        return "packed data is quantised along its last axis only"
-    if node.attributes.get("gather_axis", 0) % rank == quantize % rank:
-        return "gather_axis and quantize_axis are one axis"
-    return None
-
-
-@TABLE.kernel(
-    "GatherBlockQuantized",
-    domain="com.microsoft",
-    dtypes={0: ("uint8", "int4", "uint4"), 1: INDICES, 2: _SCALES},
-    when=all_of(_refuse_blocks, unfit_table),
-)
-def gather_block_quantized(call: Call) -> Run:
-    """
-    Take rows of a table quantised in blocks and dequantise them, ``(q - zero) * scale``.
-
-    uint8 data holds 8 / bits elements in a byte, the first in the lowest bits, and has
-    2^(bits-1) for zero unless given; int4 and uint4 have 0.
-    """
-    data, indices, scales, zeros = (call.input(i) for i in range(4))
-    out, rank = call.outputs[0], data.ndim
-    on = axis_of(call.attr("gather_axis", 0), rank)
-    along = axis_of(call.attr("quantize_axis", 1), rank)
-    after = along + indices.ndim - 1 if along > on else along
-    block, size = call.attr("block_size", 128), out.shape[after]
-    packed = data.dtype == np.uint8
-    bits = call.attr("bits", 4) if packed else 8
-    default = 1 << (bits - 1) if packed else 0
-    block_of = np.arange(size) // block
-    if scales.shape[along] * block < size:
-        raise ValueError(
-            f"{scales.shape[along]} scales for {size} elements in {block}s"
-        )
-
-    def run() -> None:
-        at = within(indices, data.shape[on], on)
-        # Float32 holds every difference of bytes and halves' products to one rounding.
-        values = unpacked(data.take(at, on), bits).astype(np.float32)
-        scale = scales.take(at, on).astype(np.float32).take(block_of, after)
-        if zeros is None:
-            values -= default
-        else:
-            zero = unpacked(zeros.take(at, on), bits).astype(np.float32)
-            values -= zero.take(block_of, after)
-        np.copyto(out, values * scale, casting="same_kind")
 
     return run
 

@@ -31,7 +31,7 @@ from seamline_cpu.kernels.quantized_fitting import unfit_blocks
 from seamline_cpu.kernels.rows import threads_of
 from seamline_cpu.table import TABLE
 
-__all__ = ["zero_points"]
+__all__ = ["bind_packed", "zero_points"]
 
 f4 = np.float32
 _DTYPES = ("float32", "float16", "bfloat16")
@@ -128,17 +128,30 @@ def matmul_nbits(call: Call) -> Run:
 
 
 def _bound(call: Call, packed: Packed) -> Run:
-    x, y, bias = call.input(0), call.output(0), call.input(5)
+    level = int(call.attr("accuracy_level", 0))
+    variant = choice(level, forced_by(call.options)).variant
+    product = Product(packed, variant, is_int8(level), threads_of(call.options))
+    return bind_packed(call, product, 5)
+
+
+def bind_packed(call: Call, product: Product, bias_index: int) -> Run:
+    """
+    Bind a node's product of input 0 by packed weights.
+
+    Parameters
+    ----------
+    bias_index
+        Which input is the bias; copied at each run where it is not constant.
+    """
+    x, y, bias = call.input(0), call.output(0), call.input(bias_index)
+    packed, known = product.packed, call.constant(bias_index)
     runs: list[Run] = []
     if not x.flags.c_contiguous:
         x, strided = np.empty(x.shape, x.dtype), x
         runs.append(lambda: np.copyto(x, strided))
-    added = padded_bias(call.constant(5), len(packed.data))
-    if bias is not None and call.constant(5) is None:
+    added = padded_bias(known, len(packed.data))
+    if bias is not None and known is None:
         head = added[: bias.size]
         runs.append(lambda: np.copyto(head, bias.reshape(-1), casting="unsafe"))
-    level = int(call.attr("accuracy_level", 0))
-    variant = choice(level, forced_by(call.options)).variant
-    product = Product(packed, variant, is_int8(level), threads_of(call.options))
     rows, out = x.reshape(-1, packed.k), y.reshape(-1, packed.n)
     return in_order([*runs, product.bound(rows, added, out)])

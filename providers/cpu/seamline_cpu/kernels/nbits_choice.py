@@ -22,7 +22,17 @@ _SAID = {
     4: "8-bit activations, for many rows bfloat16 where there is AMX, as accuracy_level 4 "
     "allows",
 }
-_OPERATOR = "com.microsoft::MatMulNBits"
+_SAID_PLAIN = {
+    3: "float32, which accuracy_level 3 allows",
+    4: "8-bit activations, as accuracy_level 4 allows",
+}
+#: Operators over packed weights, and whether many rows of theirs go through AMX tiles.
+_OPERATORS = {
+    "com.microsoft::MatMulNBits": True,
+    "com.microsoft::QMoE": False,
+    "com.microsoft::MatMulBnb4": False,
+    "seamline::DequantizedMatMul": True,
+}
 
 
 def is_int8(level: int) -> bool:
@@ -35,23 +45,24 @@ def forced_by(options: Mapping[str, Any]) -> str | None:
     return str(options.get(OPTION) or "") or None
 
 
-def choice(level: int, forced: str | None) -> Choice:
+def choice(level: int, forced: str | None, *, tiles: bool = True) -> Choice:
     """
-    Give the variant for a node.
+    Give the variant for a node; ``tiles`` says that the kernel has a form for AMX.
 
     Raises
     ------
     ValueError
         The forced one cannot be used here; says why.
     """
-    named = VARIANTS if level in _BFLOAT16 else INT8
-    aside = ""
-    if forced == "amx" and level not in _BFLOAT16:
+    tiles = tiles and level in _BFLOAT16
+    named, aside = VARIANTS if tiles else INT8, ""
+    if forced == "amx" and not tiles:
         if (reason := lacking("amx")) is not None:
             raise ValueError(f"variant 'amx' was asked for, but {reason}")
-        forced, aside = None, "; amx is for accuracy_level 3 and 4 only"
+        forced, aside = None, "; amx is for accuracy_level 3 and 4 of MatMulNBits only"
     made = choose(named, forced)
-    because = f"{_SAID.get(level, _FLOAT)}{aside}; {made.because}"
+    reason = (_SAID if tiles else _SAID_PLAIN).get(level, _FLOAT)
+    because = f"{reason}{aside}; {made.because}"
     if not is_int8(level) and made.variant != "amx":
         because = f"{because}; {said(made.variant)}"
     return Choice(made.variant, because)
@@ -61,11 +72,12 @@ def explained(
     answer: Claim | Refusal, node: NodeView, options: Mapping[str, Any]
 ) -> Claim | Refusal:
     """Name the variant in a claim, or refuse where the forced one is not there."""
-    if isinstance(answer, Refusal) or node.node.qualified_op != _OPERATOR:
+    tiles = _OPERATORS.get(node.node.qualified_op)
+    if isinstance(answer, Refusal) or tiles is None:
         return answer
     level = int(node.attributes.get("accuracy_level", 0))
     try:
-        made = choice(level, forced_by(options))
+        made = choice(level, forced_by(options), tiles=tiles)
     except ValueError as error:
         return Refusal(str(error), f"another value of {OPTION}, or none")
     return attrs.evolve(answer, variant=made.variant, because=made.because)

@@ -13,6 +13,7 @@ from typing import Any
 
 from seamline_cpu.ir import ir, types
 from seamline_cpu.jit import native
+from seamline_cpu.kernels.nbits_codebooks import CODEBOOKS, looked_up
 from seamline_cpu.kernels.nbits_layout import GROUP, Form
 from seamline_cpu.kernels.nbits_tiles import AHEAD, load_scales, parts_of, store_rows
 from seamline_cpu.vectors import F32, I8, I32, I64, Vectors, vector
@@ -30,11 +31,13 @@ class Weights:
         self.words, self.floats = vector(I32, v.lanes), vector(F32, v.lanes)
 
     def scales(self, start: Any, lane: int) -> tuple[Any, Any]:
-        """Load a block's scales, and its zero points as floats or, where whole, int32."""
+        """Load a block's scales, and its zero points as floats or, where whole, int32; or None."""
         v, form = self.v, self.form
         size = form.scale_nbytes // GROUP
         scale = load_scales(v, form.half, v.add(start, size * lane), v.lanes)
         behind = v.add(start, form.scale_nbytes)
+        if form.zero in CODEBOOKS:
+            return scale, None
         if form.zero == "middle":
             return scale, v.constant(self.words, 1 << (form.bits - 1))
         if form.zero == "bytes":
@@ -43,9 +46,11 @@ class Weights:
         return scale, load_scales(v, form.half, v.add(behind, size * lane), v.lanes)
 
     def weight(self, raw: Any, number: int, zero: Any) -> Any:
-        """Give a code of a word minus its zero point, as float32."""
+        """Give a code of a word minus its zero point, or what it stands for, as float32."""
         v, b, bits = self.v, self.v.builder, self.form.bits
         moved = b.lshr(raw, v.constant(self.words, bits * number)) if number else raw
+        if self.form.zero in CODEBOOKS:
+            return looked_up(v, self.form.zero, moved)
         if bits == 4 and v.lanes == 16:
             return self._looked_up(moved, zero)
         last = bits * (number + 1) == 32

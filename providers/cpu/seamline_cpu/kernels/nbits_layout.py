@@ -20,6 +20,8 @@ With ``g_idx`` codes are sorted by their block first, and activations are gather
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import attrs
 import numpy as np
 
@@ -30,6 +32,7 @@ from seamline_cpu.instruction_sets import converts_half
 __all__ = [
     "GROUP",
     "MOST_GROUPS",
+    "CodeRows",
     "Form",
     "Packed",
     "Source",
@@ -59,7 +62,8 @@ class Form:
     half
         Scales, and zero points that are floats, are float16.
     zero
-        ``middle``, ``bytes`` or ``floats``.
+        ``middle``, ``bytes`` or ``floats``; or the table whose values codes stand for, of
+        :data:`seamline_cpu.kernels.nbits_codebooks.CODEBOOKS`, which has no zero points.
     """
 
     bits: int
@@ -84,8 +88,19 @@ class Form:
 
     def record(self, block: int) -> int:
         """Give a record's bytes."""
-        zeros = {"middle": 0, "bytes": GROUP, "floats": self.scale_nbytes}
-        return block * self.bits * 2 + self.scale_nbytes + zeros[self.zero]
+        zeros = {"bytes": GROUP, "floats": self.scale_nbytes}
+        return block * self.bits * 2 + self.scale_nbytes + zeros.get(self.zero, 0)
+
+
+class CodeRows(Protocol):
+    """Rows of packed codes, made when they are asked for."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Give N, blocks, and bytes of a block."""
+
+    def __getitem__(self, rows: slice, /) -> Array:
+        """Give some rows, uint8."""
 
 
 @attrs.frozen(eq=False)
@@ -96,21 +111,24 @@ class Source:
     Attributes
     ----------
     codes
-        uint8, (N, blocks, bytes of a block).
+        uint8, (N, blocks, bytes of a block), or what gives such rows when it is sliced.
     scales
         Floats, (N, blocks).
     zeros
         (N, blocks) floats, or codes as uint8, or None for the middle code.
     order
         ``places`` and ``owners`` of :func:`sorted_by_block`; None for as it is.
+    table
+        The table whose values codes stand for; empty for numbers.
     """
 
-    codes: Array
+    codes: Array | CodeRows
     scales: Array
     zeros: Array | None
     k: int
     bits: int
     order: tuple[Array, Array] | None = None
+    table: str = ""
 
 
 @attrs.frozen(eq=False)
@@ -140,10 +158,11 @@ class Packed:
 
 
 def packed_nbytes(
-    n: int, blocks: int, block: int, bits: int, scales: Array, zeros: Array | None
-) -> int:
+    n: int, blocks: int, block: int, bits: int, scales: Array, zeros: Array | None,
+    table: str = "",
+) -> int:  # fmt: skip
     """Give the bytes that :func:`pack` makes of N rows of blocks."""
-    form, _ = _form(bits, block, scales, zeros)
+    form, _ = _form(bits, block, scales, zeros, table)
     return fewest_groups(n) * blocks * form.record(block)
 
 
@@ -156,7 +175,8 @@ def pack(source: Source) -> Packed:
     """Pack weights; beside the result it takes memory for some rows only."""
     n, blocks, width = source.codes.shape
     block = width * 8 // source.bits
-    form, zeros = _form(source.bits, block, source.scales, source.zeros)
+    of_codes = source.scales, source.zeros, source.table
+    form, zeros = _form(source.bits, block, *of_codes)
     order = source.order
     blocks = blocks if order is None else len(order[1])
     record, groups = form.record(block), fewest_groups(n)
@@ -176,10 +196,10 @@ def pack(source: Source) -> Packed:
 
 
 def _form(
-    bits: int, block: int, scales: Array, zeros: Array | None
+    bits: int, block: int, scales: Array, zeros: Array | None, table: str
 ) -> tuple[Form, Array | None]:
     """Give how weights are kept, and their zero points so."""
-    zeros, kind = _zero_kind(zeros, bits)
+    zeros, kind = (None, table) if table else _zero_kind(zeros, bits)
     floats = [scales] if kind != "floats" or zeros is None else [scales, zeros]
     half = converts_half() and all(_exact(x) for x in floats)
     return Form(bits, 32 if block % 32 == 0 else 16, half, kind), zeros

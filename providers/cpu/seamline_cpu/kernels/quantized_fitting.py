@@ -71,7 +71,8 @@ def unfit_blocks(view: NodeView) -> str | None:
 def unfit_table(view: NodeView) -> str | None:
     """Refuse scales or zero points that are not one for each block of a table."""
     kind, block = view.tensor(0), view.attributes.get("block_size", 128)
-    if block < 1:
+    floats = kind is not None and kind.dtype.startswith("float")
+    if block < (0 if floats else 1):
         return f"its block_size is {block}"
     if kind is None or not kind.shape:
         return None
@@ -81,10 +82,18 @@ def unfit_table(view: NodeView) -> str | None:
     axis, sizes = axis % len(kind.shape), list(kind.shape)
     each = 8 // view.attributes.get("bits", 4) if kind.dtype == "uint8" else 1
     size = sizes[axis]
-    sizes[axis] = _over(size * each, block) if isinstance(size, int) else None
+    if block:
+        sizes[axis] = _over(size * each, block) if isinstance(size, int) else None
+    else:
+        sizes[axis] = 1
     points = list(sizes)
     count = sizes[axis]
     points[axis] = _over(count, each) if isinstance(count, int) else None
+    scales = dims(view, 2)
+    if floats and scales is not None and len(scales) == len(sizes):
+        # Of floats, a scale may serve a whole axis but the one in blocks.
+        pairs = enumerate(zip(scales, sizes, strict=True))
+        sizes = [1 if a == 1 and i != axis else b for i, (a, b) in pairs]
     return unlike(view, 2, "scales", tuple(sizes)) or unlike(
         view, 3, "zero points", tuple(points)
     )

@@ -1,0 +1,222 @@
+"""
+Weights of many experts, packed once, and their products bound over rows in expert order.
+
+All experts of a layer are one packed matrix, in which each begins at a group of its own,
+so that they share a form, and the bytes from one to the next are a constant.
+"""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+
+from seamline.kernels import Run
+from seamline.provider import Array
+from seamline_cpu.commands import bind
+from seamline_cpu.kernels.expert_commands import (
+    SLOTS,
+    WIDE,
+    float_products,
+    int8_products,
+    quantised,
+    widened,
+)
+from seamline_cpu.kernels.expert_routing import Routes
+from seamline_cpu.kernels.nbits_layout import (
+    GROUP,
+    Packed,
+    Source,
+    fewest_groups,
+    pack,
+)
+from seamline_cpu.kernels.nbits_many import fill, room, weights_of
+
+__all__ = ["Experts", "Layer", "Rows", "pack_experts", "padded_rows"]
+
+f4 = np.float32
+_TURNS = 8  # turns of each thread at the weights
+_SHARED_FROM = 1 << 17  # multiply-adds from which more threads pay
+
+
+@attrs.frozen(eq=False)
+class Experts:
+    """
+    Weights of one layer of all experts.
+
+    Attributes
+    ----------
+    packed
+        Rows of expert ``e`` begin at row ``e * rows``.
+    rows
+        Rows kept for each expert, whole groups.
+    """
+
+    packed: Packed
+    experts: int
+    n: int
+
+    @property
+    def rows(self) -> int:
+        """Give the rows that each expert takes."""
+        return padded_rows(self.n)
+
+
+def padded_rows(n: int) -> int:
+    """Give the rows that N of one expert are filled up to."""
+    return fewest_groups(n) * GROUP
+
+
+def pack_experts(
+    codes: Array, scales: Array, zeros: Array | None, bits: int, k: int, block: int,
+    table: str = "",
+) -> Experts:  # fmt: skip
+    """
+    Pack the weights of one layer.
+
+    Parameters
+    ----------
+    codes
+        uint8, (experts, N, bytes of K), low bits first.
+    scales
+        (experts, N, blocks).
+    zeros
+        uint8 codes, (experts, N, blocks), or None for the middle code.
+    block
+        Codes of K with one scale, a multiple of 16; K itself is filled up to it.
+    table
+        The table whose values codes stand for; empty for numbers.
+    """
+    experts, n = codes.shape[:2]
+    rows, blocks = padded_rows(n), scales.shape[2]
+    width = blocks * block * bits // 8
+    filled = _filled(codes, rows, width).reshape(experts * rows, blocks, -1)
+    parts = [
+        None if x is None else _filled(x, rows, blocks).reshape(experts * rows, blocks)
+        for x in (scales, zeros)
+    ]
+    assert parts[0] is not None
+    source = Source(filled, parts[0], parts[1], k, bits, table=table)
+    return Experts(pack(source), experts, n)
+
+
+def _filled(x: Array, rows: int, width: int) -> Array:
+    """Give (experts, n, w) as (experts, rows, width), with zeros where there is no more."""
+    if x.shape[1:] == (rows, width):
+        return x
+    out = np.zeros((len(x), rows, width), x.dtype)
+    out[:, : x.shape[1], : x.shape[2]] = x
+    return out
+
+
+@attrs.frozen(eq=False)
+class Rows:
+    """
+    Rows of activations in expert order, made ready once for all products that read them.
+
+    Attributes
+    ----------
+    run
+        What makes them ready.
+    """
+
+    values: dict[str, int]
+    run: Run
+    keep: object
+
+
+@attrs.frozen(eq=False)
+class Layer:
+    """
+    How the products of a node are made.
+
+    Attributes
+    ----------
+    vectors
+        Variant of vector code.
+    int8
+        Activations are quantised to 8 bits.
+    """
+
+    routes: Routes
+    vectors: str
+    int8: bool
+    threads: int
+
+    def ready(self, a: Array, order: Array, like: Experts) -> Rows:
+        """
+        Bind what quantises or widens rows.
+
+        Parameters
+        ----------
+        a
+            Rows whose elements lie together: float32, float16 or bfloat16.
+        order
+            int64, which row of ``a`` stands at each place.
+        like
+            Weights that the rows are for, or ones of the same depth and form.
+        """
+        packed, m = like.packed, len(order)
+        form, kind = packed.form, str(a.dtype)
+        arguments = self._arguments(like)
+        if self.int8:
+            pitch, count = packed.depth + 64, packed.depth // form.step
+            codes = np.zeros((m, pitch), np.int8)
+            scales, totals = np.zeros((m, count), f4), np.zeros((m, count), np.int32)
+            values = {
+                "x": codes.ctypes.data, "x_pitch": pitch, "scale": scales.ctypes.data,
+                "total": totals.ctypes.data, "s_pitch": 4 * count,
+                "factor": -(1 << (form.bits - 1)) if form.zero == "middle" else -1,
+            }  # fmt: skip
+            what = quantised(self.vectors, kind, form.step, form.planes)
+            keep: object = (a, order, codes, scales, totals)
+        else:
+            wide = room(m, packed.depth)
+            values = {"x": wide.ctypes.data, "x_pitch": wide.strides[0]}
+            what, keep = widened(self.vectors, kind), (a, order, wide)
+        fill(
+            arguments, SLOTS, order=order.ctypes.data, rows=m, k=a.shape[1],
+            a=a.ctypes.data, a_pitch=a.strides[0], **values,
+        )  # fmt: skip
+        shares = self.threads if a.shape[1] * m >= _SHARED_FROM // 8 else 1
+        return Rows(values, bind(what, arguments, shares, keep=keep), keep)
+
+    def product(
+        self, number: int, rows: Rows, weights: Experts, bias: Array, y: Array
+    ) -> Run:
+        """
+        Bind the product of rows, each with its expert's weights.
+
+        Parameters
+        ----------
+        number
+            Of the product in its layer: each has a counter.
+        bias
+            float32, (experts, rows kept for each).
+        y
+            float32, a row for each place.
+        """
+        packed = weights.packed
+        arguments = self._arguments(weights)
+        work = len(y) * packed.depth * weights.n
+        shares = self.threads if work >= _SHARED_FROM else 1
+        panels = weights.rows // GROUP // WIDE
+        busy = min(weights.experts, len(y))
+        fill(
+            arguments, SLOTS, next_at=self.routes.counters[number].ctypes.data,
+            starts=self.routes.starts.ctypes.data,
+            active=self.routes.active.ctypes.data, bias=bias.ctypes.data,
+            b_pitch=bias.strides[0], y=y.ctypes.data, y_pitch=y.strides[0],
+            per=max(1, panels * busy // (_TURNS * shares)), **rows.values,
+        )  # fmt: skip
+        make = int8_products if self.int8 else float_products
+        multiply = make(self.vectors, packed.form)
+        keep = (rows.keep, weights, bias, y, self.routes)
+        return bind(multiply, arguments, shares, keep=keep)
+
+    def _arguments(self, weights: Experts) -> Array:
+        a = np.zeros(len(SLOTS), np.int64)
+        where = weights_of(weights.packed)
+        groups = weights.rows // GROUP
+        where |= {"n": weights.n, "groups": groups, "expert": groups * where["across"]}
+        fill(a, SLOTS, **where)
+        return a
