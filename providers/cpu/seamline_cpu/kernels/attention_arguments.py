@@ -19,8 +19,21 @@ import numpy as np
 
 from seamline_cpu.atomics import bytes_at, floats, ints, longs
 from seamline_cpu.jit import jit
+from seamline_cpu.kernels.attention_floats import padded, rows_of
+from seamline_cpu.kernels.float32_math import tanh
+from seamline_cpu.kernels.rows import elementwise
 
-__all__ = ["BLOCK", "FLOATS", "SLOTS", "bias_of", "high_of", "low_of", "shape_scores"]
+__all__ = [
+    "BLOCK",
+    "FLOATS",
+    "SLOTS",
+    "bias_of",
+    "block_of",
+    "cap_scores",
+    "high_of",
+    "low_of",
+    "shape_scores",
+]
 
 f4 = np.float32
 BLOCK = (
@@ -35,7 +48,7 @@ SLOTS = (
     "causal", "left", "right", "numbers", "sinks", "sink_step", "scratch", "stride",
     "bias", "bias_kind", "bias_batch", "bias_head", "bias_row", "bias_key", "bias_full",
     "more", "more_kind", "more_batch", "more_head", "more_row", "more_key", "more_full",
-    "splits", "parts",
+    "splits", "parts", "q_kind", "kv_kind", "y_kind",
 )  # fmt: skip
 #: Places in ``numbers``: float32.
 FLOATS = ("scale", "softcap", "bias_filler", "more_filler")
@@ -43,8 +56,16 @@ FLOATS = ("scale", "softcap", "bias_filler", "more_filler")
 (_LEFT, _RIGHT, _CAUSAL, _TABLE, _NUMBERS) = (
     SLOTS.index(name) for name in ("left", "right", "causal", "table", "numbers")
 )
+_KV_KIND = SLOTS.index("kv_kind")
 _BIAS, _MORE = SLOTS.index("bias"), SLOTS.index("more")
 _KIND, _BATCH, _HEAD, _ROW, _KEY, _FULL = range(1, 7)
+
+
+@elementwise
+def cap_scores(scores: Any, cap: Any) -> None:
+    """Bring scores between ``-cap`` and ``cap``, smoothly."""
+    for i in range(scores.size):
+        scores[i] = tanh(scores[i] / cap) * cap
 
 
 @jit
@@ -61,7 +82,7 @@ def high_of(a: Any, entry: int, position: int) -> int:
         end = min(end, position + 1)
     if a[_RIGHT] >= 0:
         end = min(end, position + a[_RIGHT] + 1)
-    return max(end, 0)
+    return int(max(end, 0))
 
 
 @jit
@@ -97,3 +118,18 @@ def shape_scores(
         return
     for t in range(count):
         target[t * step] += bias_of(kind, at + t * by, filler)
+
+
+@jit
+def block_of(
+    a: Any, which: int, entry: int, head: int, key: int, count: int, n: int, room: int
+) -> Any:
+    """
+    Give where a block of keys or values stands as float32, and its rows' distance.
+
+    ``which`` is the argument that holds their address.
+    """
+    at = a[which] + entry * a[which + 1] + head * a[which + 2] + key * a[which + 3]
+    if a[_KV_KIND] == 0:
+        return at, a[which + 3]
+    return rows_of(a[_KV_KIND], at, a[which + 3], count, n, room), 4 * padded(n)

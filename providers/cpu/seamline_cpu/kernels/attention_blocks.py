@@ -19,10 +19,13 @@ from seamline_cpu.kernels.attention_arguments import (
     BLOCK,
     SLOTS,
     bias_of,
+    block_of,
+    cap_scores,
     high_of,
     low_of,
     shape_scores,
 )
+from seamline_cpu.kernels.attention_floats import padded, put_row, row_of
 from seamline_cpu.kernels.attention_tiles import (
     LINE,
     fold,
@@ -30,8 +33,7 @@ from seamline_cpu.kernels.attention_tiles import (
     key_products,
     value_products,
 )
-from seamline_cpu.kernels.float32_math import tanh
-from seamline_cpu.kernels.rows import elementwise, matrix
+from seamline_cpu.kernels.rows import matrix
 from seamline_cpu.tiles import COLUMNS
 
 __all__ = ["attend_blocks", "panel_floats"]
@@ -44,23 +46,21 @@ _AT = {name: number for number, name in enumerate(SLOTS)}
 _NUMBERS, _SINKS, _SINK_STEP = _AT["numbers"], _AT["sinks"], _AT["sink_step"]
 _SCRATCH, _STRIDE = _AT["scratch"], _AT["stride"]
 _BIAS, _MORE = _AT["bias"], _AT["more"]
+_Q_KIND, _Y_KIND = _AT["q_kind"], _AT["y_kind"]
 _KIND, _BATCH, _HEAD, _ROW, _KEY, _FULL = range(1, 7)
 _NONE = i4(2147483647)
 
 
-def panel_floats(depth: int, width: int) -> int:
-    """Give the floats of scratch that one panel takes, a multiple of a cache line's."""
-    return COLUMNS * (depth + width + BLOCK + 4)
-
-
-@elementwise
-def _cap(scores: Any, cap: Any) -> None:
-    for i in range(scores.size):
-        scores[i] = tanh(scores[i] / cap) * cap
+def panel_floats(depth: int, width: int, narrow: bool) -> int:
+    """Give the floats of scratch that one panel takes; more where inputs are narrow."""
+    rows = int(padded(depth)) + int(padded(width))
+    return COLUMNS * (depth + width + BLOCK + 4) + rows * (BLOCK if narrow else 1)
 
 
 @jit
-def _fill(a: Any, entry: int, head: int, first: int, n: int, panel: int) -> None:
+def _fill(
+    a: Any, entry: int, head: int, first: int, n: int, panel: int, room: int
+) -> None:
     """Pack ``n`` queries, times the scale, as the columns of a panel; others are zero."""
     depth, rows = a[_DEPTH], a[_ROWS]
     scale, out = floats(a[_NUMBERS])[0], floats(panel)
@@ -71,7 +71,8 @@ def _fill(a: Any, entry: int, head: int, first: int, n: int, panel: int) -> None
             continue
         member, row = (first + c) // rows, (first + c) % rows
         at = a[_Q] + entry * a[_Q_BATCH] + row * a[_Q_ROW]
-        x = floats(at + (head * a[_GROUP] + member) * a[_Q_HEAD])
+        at += (head * a[_GROUP] + member) * a[_Q_HEAD]
+        x = floats(row_of(a[_Q_KIND], at, depth, room))
         for d in range(depth):
             out[d * COLUMNS + c] = x[d] * scale
 
@@ -97,7 +98,7 @@ def _begin(a: Any, entry: int, head: int, first: int, n: int, state: int) -> Non
 
 
 @jit
-def _span(n: int, state: int) -> tuple[int, int, int, int]:
+def _span(n: int, state: int) -> Any:
     """Give the least and the greatest start, and the least and greatest end, of columns."""
     lows, highs = ints(state), ints(state + LINE)
     low, last_low, high, first_high = i4(_NONE), i4(0), i4(0), i4(_NONE)
@@ -134,7 +135,7 @@ def _add_bias(
 
 @jit
 def _finish(
-    a: Any, entry: int, head: int, first: int, n: int, state: int, out: int
+    a: Any, entry: int, head: int, first: int, n: int, state: int, out: int, room: int
 ) -> None:
     """Divide by the sums, and write each query's row; one that saw no key gives zeros."""
     width, rows, made = a[_WIDTH], a[_ROWS], floats(out)
@@ -142,11 +143,28 @@ def _finish(
     for c in range(n):
         member, row = (first + c) // rows, (first + c) % rows
         at = a[_Y] + entry * a[_Y_BATCH] + row * a[_Y_ROW]
-        y = floats(at + (head * a[_GROUP] + member) * a[_Y_HEAD])
+        at += (head * a[_GROUP] + member) * a[_Y_HEAD]
+        y = floats(at) if a[_Y_KIND] == 0 else floats(room)
         total = sums[c]
         factor = f4(1.0) / total if total != f4(0.0) else f4(0.0)
         for d in range(width):
             y[d] = made[d * COLUMNS + c] * factor
+        if a[_Y_KIND] != 0:
+            put_row(a[_Y_KIND], room, width, at)
+
+
+@jit
+def _shape(
+    a: Any, entry: int, head: int, first: int, n: int, key: int, count: int, scores: int
+) -> None:
+    """Cap a block of scores and add the biases."""
+    cap = floats(a[_NUMBERS])[1]
+    if cap > f4(0.0):
+        cap_scores(matrix(floats(scores), 1, count * COLUMNS)[0], cap)
+    if a[_BIAS] != 0:
+        _add_bias(a, _BIAS, entry, head, first, n, key, count, scores)
+    if a[_MORE] != 0:
+        _add_bias(a, _MORE, entry, head, first, n, key, count, scores)
 
 
 @jit
@@ -156,30 +174,25 @@ def _panel(a: Any, entry: int, head: int, first: int, n: int, scratch: int) -> N
     out = scratch + depth * LINE
     scores = out + width * LINE
     state = scores + BLOCK * LINE
-    _fill(a, entry, head, first, n, scratch)
+    room = state + 4 * LINE
+    _fill(a, entry, head, first, n, scratch, room)
     _begin(a, entry, head, first, n, state)
     for i in range(width * COLUMNS):
         floats(out)[i] = f4(0.0)
     low, last_low, high, first_high = _span(n, state)
-    k = a[_K] + entry * a[_K_BATCH] + head * a[_K_HEAD]
-    v = a[_V] + entry * a[_V_BATCH] + head * a[_V_HEAD]
-    cap = floats(a[_NUMBERS])[1]
     key = low
     while key < high:
         count = min(BLOCK, high - key)
-        key_products(k + key * a[_K_ROW], a[_K_ROW], count, scratch, depth, scores)
-        if cap > f4(0.0):
-            _cap(matrix(floats(scores), 1, count * COLUMNS)[0], cap)
-        if a[_BIAS] != 0:
-            _add_bias(a, _BIAS, entry, head, first, n, key, count, scores)
-        if a[_MORE] != 0:
-            _add_bias(a, _MORE, entry, head, first, n, key, count, scores)
+        k, k_row = block_of(a, _K, entry, head, key, count, depth, room)
+        key_products(k, k_row, count, scratch, depth, scores)
+        _shape(a, entry, head, first, n, key, count, scores)
         if key < last_low or key + count > first_high:
             hide(scores, key, count, state, state + LINE)
         fold(scores, count, state + 2 * LINE, state + 3 * LINE, out, width)
-        value_products(v + key * a[_V_ROW], a[_V_ROW], count, scores, width, out)
+        v, v_row = block_of(a, _V, entry, head, key, count, width, room)
+        value_products(v, v_row, count, scores, width, out)
         key += count
-    _finish(a, entry, head, first, n, state, out)
+    _finish(a, entry, head, first, n, state, out, room)
 
 
 @command

@@ -24,6 +24,7 @@ from seamline_cpu.kernels.attention_few import (
     join_parts,
     part_floats,
 )
+from seamline_cpu.kernels.attention_floats import KINDS
 from seamline_cpu.tiles import COLUMNS, LANES
 
 __all__ = ["Bias", "Form", "bind_attention", "entries", "fits"]
@@ -81,11 +82,12 @@ def entries(batch: int, rows: int, position: int, keys: int) -> Array:
 
 
 def fits(*arrays: Array | None) -> bool:
-    """Tell whether arrays are float32 with neighbours side by side on the last axis."""
+    """Tell whether commands read arrays: their type, and neighbours side by side."""
     return all(
-        a is None or (a.dtype == np.float32 and (a.strides[-1] == 4 or a.shape[-1] == 1))
+        a is None
+        or (a.dtype.name in KINDS and (a.strides[-1] == a.itemsize or a.shape[-1] == 1))
         for a in arrays
-    )  # fmt: skip
+    )
 
 
 def bind_attention(
@@ -93,7 +95,7 @@ def bind_attention(
     biases: Sequence[Bias] = (),
 ) -> Native:  # fmt: skip
     """
-    Bind attention of float32 arrays with heads before rows, as views of any strides.
+    Bind attention of arrays that fit, with heads before rows, as views of any strides.
 
     Parameters
     ----------
@@ -120,6 +122,8 @@ def bind_attention(
         "batch": batch, "heads": kv, "group": group, "rows": rows, "depth": depth,
         "width": width, "keys": keys, "table": table.ctypes.data, "causal": form.causal,
         "left": form.left, "right": form.right, "numbers": numbers.ctypes.data,
+        "q_kind": KINDS[q.dtype.name], "kv_kind": KINDS[k.dtype.name],
+        "y_kind": KINDS[y.dtype.name],
     }  # fmt: skip
     if form.sinks is not None:
         step = int(form.sinks.size > 1)
@@ -133,7 +137,7 @@ def bind_attention(
         return _few(values, keys, threads, kept)
     panels = batch * kv * -(-group * rows // COLUMNS)
     shares = min(threads, panels)
-    scratch = _aligned(shares, panel_floats(depth, width))
+    scratch = _aligned(shares, panel_floats(depth, width, values["kv_kind"] != 0))
     values |= {"scratch": scratch.ctypes.data, "stride": scratch.strides[0]}
     arguments = [int(values[name]) for name in SLOTS]
     return bind(attend_blocks, arguments, shares, keep=(kept, scratch))
@@ -146,7 +150,10 @@ def _few(values: dict[str, int], keys: int, threads: int, kept: Any) -> Native:
     splits = 1 if threads == 1 or pairs % threads == 0 else threads
     splits = max(1, min(splits, keys // _PART))
     shares = min(threads, pairs * splits)
-    scratch = _aligned(shares, few_floats(values["depth"], queries))
+    scratch = _aligned(
+        shares,
+        few_floats(values["depth"], values["width"], queries, values["kv_kind"] != 0),
+    )
     parts = _aligned(pairs * queries * splits, part_floats(values["width"]))
     values |= {
         "scratch": scratch.ctypes.data, "stride": scratch.strides[0], "splits": splits,
