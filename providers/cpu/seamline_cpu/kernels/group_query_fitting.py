@@ -71,8 +71,6 @@ class Heads:
     key: Array
     value: Array
 
-    @property
-
 
 def heads_of(call: Call) -> Heads:
     """View the inputs by head; a packed query holds its own heads, keys' and values'."""
