@@ -260,6 +260,12 @@ def _complain(plan: _Plan, widest: int) -> None:
         call.input(5), call.input(16), batch, rows, plan.before,
         min(plan.keys.shape[2], widest),
     )  # fmt: skip
+    total = 0 if call.input(6) is None else int(call.input(6).reshape(-1)[0])
+    if total > plan.before + rows:
+        raise ValueError(
+            f"total_sequence_length is {total}, and {plan.before} cached rows and {rows} "
+            f"new ones are {plan.before + rows} tokens at most"
+        )
     tables, positions = len(call.input(7)), call.input(9)
     if positions is not None and positions.size < batch * rows:
         raise ValueError(

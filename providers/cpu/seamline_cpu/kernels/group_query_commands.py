@@ -94,7 +94,8 @@ def _fits(a: Any, entry: int) -> bool:
 @command
 def measure(a: Any, share: int, shares: int) -> None:
     """Read all lengths: a table of rows, past and total, or of nothing and a mark."""
-    good = True
+    most = a[_BEFORE] + a[_NEW]
+    good = a[_TOTAL] == 0 or _integer(a[_TOTAL], a[_TOTAL_BYTES], 0) <= most
     for entry in range(a[_BATCH]):
         good = good and _fits(a, entry)
     longs(a[_WRONG])[0] = 0 if good else 1

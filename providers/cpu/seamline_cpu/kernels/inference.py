@@ -88,12 +88,12 @@ def group_query_attention(node: NodeView) -> list[ValueType | None]:
 
 
 def _capacity(node: NodeView, before: Dim, new: Dim) -> Dim:
-    """Give the present's rows; open where the total asks for more than there can be."""
+    """Give the present's rows, no more than there can be: the kernel says what is wrong."""
     total = node.constant(6)
     if total is None or total.size != 1 or not isinstance(before, int):
         return None
     rows = max(before, int(total.reshape(-1)[0]))
-    return None if isinstance(new, int) and rows > before + new else rows
+    return min(rows, before + new) if isinstance(new, int) else rows
 
 
 @TABLE.infer("MultiHeadAttention", domain=CONTRIB)
