@@ -13,7 +13,9 @@ from collections.abc import Callable, Mapping
 
 from seamline.provider import NodeView
 from seamline_cpu.instruction_sets import converts_half
+from seamline_cpu.kernels import attention, attention_contrib
 from seamline_cpu.kernels.activation_commands import FORMULAS
+from seamline_cpu.kernels.attention_floats import KINDS
 from seamline_cpu.kernels.broadcast_commands import BINARY, UNARY
 from seamline_cpu.kernels.cast_commands import CAST
 from seamline_cpu.kernels.typed_commands import COMPARED, COUNTED
@@ -31,6 +33,8 @@ _FLOAT = (
     "RMSNormalization", "RNN", "ReduceL1", "ReduceL2", "ReduceMax", "ReduceMean", "ReduceMin",
     "ReduceSum", "ReduceSumSquare", "SimplifiedLayerNormalization", "Sin", "Softmax", "Sum",
     f"{_CONTRIB}DynamicQuantizeLSTM", f"{_CONTRIB}FusedConv", f"{_CONTRIB}FusedMatMul", f"{_CONTRIB}Gelu",
+    f"{_CONTRIB}Attention", f"{_CONTRIB}MultiHeadAttention", f"{_CONTRIB}SkipLayerNormalization",
+    f"{_CONTRIB}SkipSimplifiedLayerNormalization",
     f"{_CONTRIB}QuickGelu", f"{_CONTRIB}SimplifiedLayerNormalization", f"{_OWN}FusedConv",
     f"{_OWN}FusedMatMul", f"{_OWN}LayerNormalization",
 )  # fmt: skip
@@ -45,6 +49,15 @@ _TYPES: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(_LOGIC, frozenset({"bool"})),
     **dict.fromkeys(("ConvInteger", "MatMulInteger"), frozenset({"int8", "uint8"})),
     f"{_CONTRIB}MatMulNBits": frozenset({"bfloat16", "float16", "float32"}),
+    **dict.fromkeys(
+        (
+            "Attention",
+            "RotaryEmbedding",
+            f"{_CONTRIB}RotaryEmbedding",
+            f"{_CONTRIB}GroupQueryAttention",
+        ),
+        frozenset(KINDS),
+    ),
     "Cast": CAST,
 }
 #: Operators that move elements of any type but text, or leave them where they are.
@@ -136,8 +149,14 @@ def _of_packed(node: NodeView) -> str | None:
     return None
 
 
+def _of_heads(node: NodeView) -> str | None:
+    reason = (attention_contrib if node.domain else attention).in_python(node)
+    return f"{IN_PYTHON}: {reason}" if reason else None
+
+
 _EXPONENTS = frozenset({-1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 3.0})
 _FORMS: Mapping[str, Callable[[NodeView], str | None]] = {
     "Cast": _cast, "ConvInteger": _of_integers, "MatMulInteger": _of_integers, "Pow": _power,
-    "Resize": _resize, "Upsample": _resize, f"{_CONTRIB}MatMulNBits": _of_packed,
+    "Attention": _of_heads, f"{_CONTRIB}Attention": _of_heads,
+    f"{_CONTRIB}MultiHeadAttention": _of_heads, "Resize": _resize, "Upsample": _resize, f"{_CONTRIB}MatMulNBits": _of_packed,
 }  # fmt: skip

@@ -8,6 +8,8 @@ from seamline.kernels import Call, Run
 from seamline.provider import Array, NodeView
 from seamline_cpu.kernels.attention_fitting import unfit_rotary
 from seamline_cpu.kernels.fitting import all_of
+from seamline_cpu.kernels.rotary_commands import bind_rotation
+from seamline_cpu.kernels.rows import threads_of
 from seamline_cpu.table import TABLE
 
 __all__ = ["rotate"]
@@ -54,6 +56,11 @@ def _bind(
                          f"head of {x.shape[-1]}")  # fmt: skip
     interleaved = bool(call.attr("interleaved", 0))
     batch, length = x.shape[:2]
+    if positions is None or positions.size in (1, batch * length):
+        threads = threads_of(call.options)
+        native = bind_rotation(x, cos, sin, positions, interleaved, y, threads)
+        if native is not None:
+            return native
 
     def run() -> None:
         if positions is None:
