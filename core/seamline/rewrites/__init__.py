@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from seamline.rewrites import (
     activations,
+    attention,
     cleanup,
     convolutions,
     epilogues,
@@ -33,6 +34,6 @@ def _each(rules: Iterable[Rule]) -> Iterable[Rule]:
 BASIC: Rules = _together(cleanup.RULES, convolutions.RULES)
 #: In stages: patterns become operators before these are fused into what comes first.
 EXTENDED: tuple[Rules, ...] = (
-    _together(activations.RULES, normalizations.RULES),
+    _together(attention.RULES, activations.RULES, normalizations.RULES),
     _together(epilogues.RULES, products.RULES),
 )

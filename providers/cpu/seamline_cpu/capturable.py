@@ -150,13 +150,14 @@ def _of_packed(node: NodeView) -> str | None:
 
 
 def _of_heads(node: NodeView) -> str | None:
-    reason = (attention_contrib if node.domain else attention).in_python(node)
+    theirs = node.domain == "com.microsoft"
+    reason = (attention_contrib if theirs else attention).in_python(node)
     return f"{IN_PYTHON}: {reason}" if reason else None
 
 
 _EXPONENTS = frozenset({-1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 3.0})
 _FORMS: Mapping[str, Callable[[NodeView], str | None]] = {
     "Cast": _cast, "ConvInteger": _of_integers, "MatMulInteger": _of_integers, "Pow": _power,
-    "Attention": _of_heads, f"{_CONTRIB}Attention": _of_heads,
+    "Attention": _of_heads, f"{_OWN}Attention": _of_heads, f"{_CONTRIB}Attention": _of_heads,
     f"{_CONTRIB}MultiHeadAttention": _of_heads, "Resize": _resize, "Upsample": _resize, f"{_CONTRIB}MatMulNBits": _of_packed,
 }  # fmt: skip

@@ -26,7 +26,7 @@ from seamline_cpu.kernels.fitting import all_of
 from seamline_cpu.kernels.rows import threads_of
 from seamline_cpu.table import TABLE
 
-__all__ = ["in_python"]
+__all__ = ["attention", "in_python", "unfit_heads"]
 
 
 def _refused(view: NodeView) -> str | None:
@@ -156,11 +156,14 @@ def in_python(view: NodeView) -> str | None:
     return None
 
 
+unfit_heads = all_of(_refused, unfit_attention)
+
+
 @TABLE.kernel(
     "Attention",
     since=23,
     dtypes={0: FLOATS, 1: FLOATS, 2: FLOATS},
-    when=all_of(_refused, unfit_attention),
+    when=unfit_heads,
 )
 def attention(call: Call) -> Run:
     """
