@@ -12,6 +12,8 @@ from seamline.rewrites import (
     epilogues,
     normalizations,
     products,
+    rotary,
+    skips,
 )
 from seamline.rewriting import Rule, Rules
 
@@ -34,6 +36,12 @@ def _each(rules: Iterable[Rule]) -> Iterable[Rule]:
 BASIC: Rules = _together(cleanup.RULES, convolutions.RULES)
 #: In stages: patterns become operators before these are fused into what comes first.
 EXTENDED: tuple[Rules, ...] = (
-    _together(attention.RULES, activations.RULES, normalizations.RULES),
-    _together(epilogues.RULES, products.RULES),
+    _together(
+        attention.RULES,
+        rotary.RULES,
+        activations.RULES,
+        normalizations.RULES,
+        skips.WRITTEN_OUT,
+    ),
+    _together(epilogues.RULES, products.RULES, skips.RULES),
 )

@@ -82,6 +82,15 @@ def attention(work: Rewriting, node: ir.Node) -> bool:
     return _make(work, scores, (q, k, v), nodes, kind)
 
 
+def _reader(weights: ir.Value) -> ir.Node | None:
+    """Give a product that multiplies weights with something."""
+    for use in weights.uses():
+        node = use.node
+        if (node.domain, node.op_type) == ("", "MatMul") and node.inputs[0] is weights:
+            return node
+    return None
+
+
 def _over_last(work: Rewriting, node: ir.Node) -> bool:
     axis = work.attribute(node, "axis", -1 if work.opset() >= 13 else 1)
     return bool(axis in (-1, 3))
@@ -125,12 +134,12 @@ def _scores(work: Rewriting, value: ir.Value | None) -> _Scores | None:
 
 
 def _product(work: Rewriting, value: ir.Value | None) -> _Scores | None:
-    value, factor, nodes = _unscaled(work, value)
+    value, factor, nodes = _unscaled(work, value, alone=False)
     node = value.producer() if value is not None else None
     if node is None or node.domain or node.op_type != "MatMul":
         return None
-    q, of_q, before_q = _unscaled(work, node.inputs[0])
-    k, of_k, before_k = _unscaled(work, node.inputs[1])
+    q, of_q, before_q = _unscaled(work, node.inputs[0], alone=True)
+    k, of_k, before_k = _unscaled(work, node.inputs[1], alone=True)
     if q is None or k is None:
         return None
     scale = factor * of_q * of_k
@@ -140,15 +149,15 @@ def _product(work: Rewriting, value: ir.Value | None) -> _Scores | None:
 
 
 def _unscaled(
-    work: Rewriting, value: ir.Value | None
+    work: Rewriting, value: ir.Value | None, *, alone: bool
 ) -> tuple[ir.Value | None, float, tuple[ir.Node, ...]]:
-    """Take constant factors off a value that nobody else reads."""
+    """Take constant factors off a value; ``alone``, only if nobody else reads it."""
     factor, nodes = 1.0, list[ir.Node]()
     while value is not None:
         node = value.producer()
         if node is None or node.domain or node.op_type not in ("Mul", "Div"):
             break
-        if work.only_reader(value) is None:
+        if alone and work.only_reader(value) is None:
             break
         given = list(node.inputs)
         if node.op_type == "Mul" and work.number(given[0]) is not None:

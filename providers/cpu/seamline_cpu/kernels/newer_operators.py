@@ -14,6 +14,7 @@ from seamline_cpu.kernels.attention import attention, unfit_heads
 from seamline_cpu.kernels.elementwise import COMPILED
 from seamline_cpu.kernels.layer_normalization import layer_normalization
 from seamline_cpu.kernels.normalization_fitting import unfit_trailing
+from seamline_cpu.kernels.rotary import FLOAT_KINDS, REFUSED, rotary_embedding
 from seamline_cpu.table import TABLE
 
 __all__: list[str] = []
@@ -54,5 +55,9 @@ def _same(node: NodeView) -> list[ValueType | None]:
     return [node.tensor(0)]
 
 
-for _op in ("HardSwish", "LayerNormalization"):
+TABLE.kernel("RotaryEmbedding", domain=OWN, dtypes=FLOAT_KINDS, when=REFUSED)(
+    rotary_embedding
+)
+
+for _op in ("HardSwish", "LayerNormalization", "RotaryEmbedding"):
     TABLE.infer(_op, domain=OWN)(_same)
