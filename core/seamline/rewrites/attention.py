@@ -58,16 +58,9 @@ def attention(work: Rewriting, node: ir.Node) -> bool:
     if kind.dtype not in ("float32", "float16") or not _over_last(work, node):
         return False
     weights, guard = _guarded(work, node)
-    product = work.only_reader(weights)
+    product = _reader(weights)
     scores = _scores(work, node.inputs[0])
-    if (
-        scores is None
-        or product is None
-        or product.domain
-        or product.op_type != "MatMul"
-    ):
-        return False
-    if product.inputs[0] is not weights or product.inputs[1] is None:
+    if scores is None or product is None:
         return False
     q, k, v = (
         operand_of(work, scores.q),

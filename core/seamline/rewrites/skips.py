@@ -32,6 +32,7 @@ _EVEN = choice(
     ("Mul", "x", ("Reciprocal", _ROOT)),
     ("Mul", "x", ("Div", 1.0, _ROOT)),
 )
+_APART = ("Sub", "x", mean_of("x", "axes"))
 _PATTERN = ("Mul", _EVEN, "w")
 _NORMALIZATIONS = {
     ("", "LayerNormalization"): "SkipLayerNormalization",
@@ -47,6 +48,9 @@ def rms_normalization(work: Rewriting, node: ir.Node) -> bool:
         return False
     x, w = found.values["x"], found.values["w"]
     kind, epsilon = work.kind(x), work.number(found.values["e"])
+    apart = x.producer()
+    if apart is not None and search(work, apart, (_APART,)) is not None:
+        return False  # of what a mean was taken off: that is LayerNormalization
     if epsilon is None or kind is None or not kind.shape or kind.dtype != "float32":
         return False
     same = work.kind(w)
