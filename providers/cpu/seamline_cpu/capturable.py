@@ -59,6 +59,8 @@ _TYPES: Mapping[str, frozenset[str]] = {
         frozenset(KINDS),
     ),
     "Cast": CAST,
+    "CumSum": frozenset({"float32", "int32", "int64", "uint32", "uint64"}),
+    "ReduceSum": frozenset({"float32", "int32", "int64", "uint32", "uint64"}),
 }
 #: Operators that move elements of any type but text, or leave them where they are.
 _MOVES = frozenset(
@@ -70,7 +72,7 @@ _MOVES = frozenset(
 )  # fmt: skip
 #: Inputs of which a command needs the value when it is bound.
 _KNOWN: Mapping[str, tuple[int, ...]] = {
-    "Clip": (1, 2), "ConstantOfShape": (0,), "Expand": (1,), "Pad": (1, 3), "Pow": (1,),
+    "Clip": (1, 2), "CumSum": (1,), "ConstantOfShape": (0,), "Expand": (1,), "Pad": (1, 3), "Pow": (1,),
     "Range": (0, 1, 2), "Reshape": (1,), "Resize": (1, 2, 3), "Slice": (1, 2, 3, 4),
     "Split": (1,), "Squeeze": (1,), "Tile": (1,), "Unsqueeze": (1,), "Upsample": (1,),
     **{f"Reduce{name}": (1,) for name in ("L1", "L2", "Max", "Mean", "Min", "Sum", "SumSquare")},
