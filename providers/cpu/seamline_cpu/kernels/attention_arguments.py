@@ -22,6 +22,7 @@ from seamline_cpu.jit import jit
 from seamline_cpu.kernels.attention_floats import padded, rows_of
 from seamline_cpu.kernels.float32_math import tanh
 from seamline_cpu.kernels.rows import elementwise
+from seamline_cpu.tiles import COLUMNS
 
 __all__ = [
     "BLOCK",
