@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from seamline.rewrites import (
     activations,
+    attention,
     cleanup,
     convolutions,
     dequantized,
@@ -15,6 +16,8 @@ from seamline.rewrites import (
     products,
     quantized,
     quantized_products,
+    rotary,
+    skips,
 )
 from seamline.rewriting import Rule, Rules
 
@@ -39,6 +42,12 @@ BASIC: Rules = _together(cleanup.RULES, convolutions.RULES)
 #: fused into what comes first.
 EXTENDED: tuple[Rules, ...] = (
     _together(quantized.RULES, quantized_products.RULES, dequantized.RULES),
-    _together(activations.RULES, normalizations.RULES),
-    _together(epilogues.RULES, products.RULES, integers.RULES),
+    _together(
+        attention.RULES,
+        rotary.RULES,
+        activations.RULES,
+        normalizations.RULES,
+        skips.WRITTEN_OUT,
+    ),
+    _together(epilogues.RULES, products.RULES, integers.RULES, skips.RULES),
 )

@@ -14,7 +14,9 @@ from collections.abc import Callable, Mapping
 
 from seamline.provider import NodeView
 from seamline_cpu.instruction_sets import converts_half
+from seamline_cpu.kernels import attention, attention_contrib
 from seamline_cpu.kernels.activation_commands import FORMULAS
+from seamline_cpu.kernels.attention_floats import KINDS
 from seamline_cpu.kernels.broadcast_commands import BINARY, UNARY
 from seamline_cpu.kernels.cast_commands import CAST
 from seamline_cpu.kernels.gathering_quantized import TABLES
@@ -34,6 +36,8 @@ _FLOAT = (
     "RMSNormalization", "RNN", "ReduceL1", "ReduceL2", "ReduceMax", "ReduceMean", "ReduceMin",
     "ReduceSum", "ReduceSumSquare", "SimplifiedLayerNormalization", "Sin", "Softmax", "Sum",
     f"{_CONTRIB}DynamicQuantizeLSTM", f"{_CONTRIB}DynamicQuantizeMatMul", f"{_CONTRIB}FusedConv", f"{_CONTRIB}FusedMatMul", f"{_CONTRIB}Gelu",
+    f"{_CONTRIB}Attention", f"{_CONTRIB}MultiHeadAttention", f"{_CONTRIB}SkipLayerNormalization",
+    f"{_CONTRIB}SkipSimplifiedLayerNormalization",
     f"{_CONTRIB}QuickGelu", f"{_CONTRIB}SimplifiedLayerNormalization", f"{_OWN}FusedConv",
     f"{_OWN}FusedMatMul", f"{_OWN}LayerNormalization",
 )  # fmt: skip
@@ -72,6 +76,17 @@ _TYPES: Mapping[str, frozenset[str]] = {
     ),
     "Cast": CAST,
     f"{_CONTRIB}GatherBlockQuantized": TABLES,
+    **dict.fromkeys(
+        (
+            "Attention",
+            "RotaryEmbedding",
+            f"{_CONTRIB}RotaryEmbedding",
+            f"{_CONTRIB}GroupQueryAttention",
+        ),
+        frozenset(KINDS),
+    ),
+    "CumSum": frozenset({"float32", "int32", "int64", "uint32", "uint64"}),
+    "ReduceSum": frozenset({"float32", "int32", "int64", "uint32", "uint64"}),
 }
 #: Operators that move elements of any type but text, or leave them where they are.
 _MOVES = frozenset(
@@ -83,7 +98,7 @@ _MOVES = frozenset(
 )  # fmt: skip
 #: Inputs of which a command needs the value when it is bound.
 _KNOWN: Mapping[str, tuple[int, ...]] = {
-    "Clip": (1, 2), "ConstantOfShape": (0,), "Expand": (1,), "Pad": (1, 3), "Pow": (1,),
+    "Clip": (1, 2), "CumSum": (1,), "ConstantOfShape": (0,), "Expand": (1,), "Pad": (1, 3), "Pow": (1,),
     "Range": (0, 1, 2), "Reshape": (1,), "Resize": (1, 2, 3), "Slice": (1, 2, 3, 4),
     "Split": (1,), "Squeeze": (1,), "Tile": (1,), "Unsqueeze": (1,), "Upsample": (1,),
     **{f"Reduce{name}": (1,) for name in ("L1", "L2", "Max", "Mean", "Min", "Sum", "SumSquare")},
@@ -211,6 +226,12 @@ def _of_halves(node: NodeView, index: int = 0) -> str | None:
     return None
 
 
+def _of_heads(node: NodeView) -> str | None:
+    theirs = node.domain == "com.microsoft"
+    reason = (attention_contrib if theirs else attention).in_python(node)
+    return f"{IN_PYTHON}: {reason}" if reason else None
+
+
 _EXPONENTS = frozenset({-1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 3.0})
 _FORMS: Mapping[str, Callable[[NodeView], str | None]] = {
     "Cast": _cast, "DequantizeLinear": _linear, "QuantizeLinear": _linear, "Pow": _power,
@@ -226,4 +247,6 @@ _FORMS: Mapping[str, Callable[[NodeView], str | None]] = {
     "Resize": _resize, "Upsample": _resize, f"{_CONTRIB}MatMulNBits": _of_packed,
     f"{_CONTRIB}GatherBlockQuantized": lambda node: _of_halves(node, 2),
     f"{_CONTRIB}MatMulBnb4": _of_codes, f"{_CONTRIB}QMoE": _of_experts, f"{_OWN}DequantizedMatMul": _of_codes,
+    "Attention": _of_heads, f"{_OWN}Attention": _of_heads, f"{_CONTRIB}Attention": _of_heads,
+    f"{_CONTRIB}MultiHeadAttention": _of_heads,
 }  # fmt: skip

@@ -61,6 +61,7 @@ from seamline_cpu.kernels import sampled_points as sampled_points
 from seamline_cpu.kernels import scattering as scattering
 from seamline_cpu.kernels import shapes as shapes
 from seamline_cpu.kernels import signal as signal
+from seamline_cpu.kernels import skip_normalization as skip_normalization
 from seamline_cpu.kernels import slicing as slicing
 from seamline_cpu.kernels import softmax as softmax
 from seamline_cpu.kernels import sorting as sorting
