@@ -19,6 +19,7 @@ import onnx_ir as ir
 
 from seamline.collector import collector_paused
 from seamline.errors import ModelError
+from seamline.external_data import MappedTensor
 from seamline.limits import LoadLimits
 from seamline.tensors import ValueType
 
@@ -191,6 +192,13 @@ class Graph:
                 raise ModelError(self.file, f"tensor {name!r}", str(error)) from error
             self._arrays[name] = array
         return array
+
+    def rest(self, name: str) -> None:
+        """Let go of the memory of a constant in a file; asked for again, it is read again."""
+        tensor = self.constants.get(name)
+        if isinstance(tensor, MappedTensor):
+            self._arrays.pop(name, None)  # a copy, where the file's bytes are not aligned
+            tensor.rest()
 
 
 def read_only(tensor: ir.TensorProtocol) -> np.ndarray[Any, Any]:

@@ -84,7 +84,9 @@ class Program:
         """Give the fixed place of a value on a device."""
         found = self._views.get((name, device))
         if found is None:
-            found = self._views[name, device] = self._find(name, device)
+            found = self._find(name, device)
+            if found is not self.plan.known.get(name):  # the graph keeps that, or lets go
+                self._views[name, device] = found
         return found
 
     def _find(self, name: str, device: Device) -> View:

@@ -175,7 +175,8 @@ class BuildContext(Protocol):
 
         Called again with the same key it gives the first result, so programs for
         several shape signatures share it. Name the constants in the key, never their
-        addresses: an address outlives what lay there.
+        addresses: an address outlives what lay there. The pages of a mapped file that
+        hold a constant which is named are let go: what is packed need not be twice in memory.
         """
         ...
 

@@ -166,7 +166,7 @@ def test_the_code_for_amx_uses_its_tiles():
     kind = ir.FunctionType(ir.VoidType(), [I64] * 14)
     function = ir.Function(module, kind, "f")
     v = Vectors(ir.IRBuilder(function.append_basic_block()), "amx")
-    nbits_amx._emit_unpack(v, Form(4, 32, False, MIDDLE), function.args[:7])
+    nbits_amx._emit_unpack(v, Form(4, 32, "", MIDDLE), function.args[:7])
     nbits_amx._emit_product(v, Tiles(v), function.args[7:13])
     Tiles(v).configure(function.args[13])
     Tiles(v).release()
