@@ -197,7 +197,9 @@ class Graph:
         """Let go of the memory of a constant in a file; asked for again, it is read again."""
         tensor = self.constants.get(name)
         if isinstance(tensor, MappedTensor):
-            self._arrays.pop(name, None)  # a copy, where the file's bytes are not aligned
+            self._arrays.pop(
+                name, None
+            )  # a copy, where the file's bytes are not aligned
             tensor.rest()
 
 

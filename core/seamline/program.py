@@ -85,7 +85,9 @@ class Program:
         found = self._views.get((name, device))
         if found is None:
             found = self._find(name, device)
-            if found is not self.plan.known.get(name):  # the graph keeps that, or lets go
+            if found is not self.plan.known.get(
+                name
+            ):  # the graph keeps that, or lets go
                 self._views[name, device] = found
         return found
 
