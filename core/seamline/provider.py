@@ -110,6 +110,9 @@ class ProviderSpec:
         Opens a model file with a number of threads on the runtime that this provider
         wraps, without seamline, and gives a function from feeds to outputs: what
         ``seamline bench --peer`` measures beside.
+    here
+        Says what it finds on this machine and would choose, and why, by a word for each;
+        ``seamline providers`` asks where it can be used. Opens no device.
     """
 
     name: str
@@ -120,6 +123,7 @@ class ProviderSpec:
     options: tuple[Option, ...] = ()
     aliases: tuple[str, ...] = ()
     peer: Callable[[str, int], Callable[[Mapping[str, Any]], list[Any]]] | None = None
+    here: Callable[[], Mapping[str, str]] | None = None
 
 
 # --- resources of running: closed by whoever opened them ------------------------------

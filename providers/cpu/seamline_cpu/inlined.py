@@ -51,11 +51,14 @@ class _Lowered(dispatching._FunctionCompiler):  # type: ignore[misc]
 class _Inner(registry.CPUDispatcher):  # type: ignore[misc]
     """What compiled callers see of a function."""
 
+    _compiler: Any
+
     def __init__(self, function: Any, **more: Any) -> None:
         super().__init__(function, **more)
+        usual = self._compiler
         self._compiler = _Lowered(
             function, self.targetdescr, self.targetoptions, self.locals,
-            self._compiler.pipeline_class,
+            usual.pipeline_class,
         )  # fmt: skip
 
     def compile(self, sig: Any) -> Any:
