@@ -4,7 +4,7 @@ Functions that compiled code calls: typed and lowered, without machine code of t
 Numba makes of every function that another one calls a complete one: optimised, wrapped
 for Python and for C, turned into machine code and kept on disk; and then LLVM links its
 code into the caller and optimises it there again. A command has a dozen such functions, so
-half of a first start went into code that nobody runs. Here what a compiled function
+most of a first start went into code that nobody runs. Here what a compiled function
 calls becomes LLVM's IR in a library that the caller links, and nothing more. Called from
 Python, the same function is compiled as Numba always does.
 """
@@ -22,7 +22,7 @@ class _Library(codegen.JITCodeLibrary):  # type: ignore[misc]
     """
     IR for callers to link, and no machine code.
 
-    It is optimised: left to the caller's passes, loops came out a tenth slower.
+    It is optimised: left to the caller's passes, loops came out slower.
     """
 
     def _finalize_final_module(self) -> None:
