@@ -30,6 +30,11 @@ from seamline_cpu.kernels.convolution_pointwise import (
     pointwise_bytes,
     suits_pointwise,
 )
+from seamline_cpu.kernels.convolution_thinned import (
+    bind_thinned,
+    suits_thinned,
+    thinned_bytes,
+)
 from seamline_cpu.kernels.convolution_tiles import pack_bias, pack_slabs, pack_weights
 from seamline_cpu.kernels.convolution_winograd import (
     bind_winograd,
@@ -88,6 +93,8 @@ class Shape:
             return "few"
         if suits_pointwise(self.window, self.channels):
             return "pointwise"
+        if suits_thinned(self.window, self.channels):
+            return "thinned"
         sizes = (self.images, self.channels, self.each)
         if self.constant and self.groups == 1 and suits_winograd(self.window, *sizes):
             return "winograd"
@@ -102,6 +109,9 @@ class Shape:
             return few_bytes(window, self.channels, shares)
         if form == "pointwise":
             return pointwise_bytes(shares)
+        if form == "thinned":
+            every = self.groups * self.channels
+            return thinned_bytes(window, self.images, every, shares)
         if form == "winograd":
             return winograd_bytes(self.channels, self.each, shares)
         if form == "planes":
@@ -157,13 +167,16 @@ def _bind_packed(
             x, packed, bias, out, window, scratch, threads, epilogue=epilogue
         )
         return _in_order(told, told_bias, run)
-    slab = SLAB if form == "pointwise" else slab_of(window, shape.each)
+    pointwise = form in ("pointwise", "thinned")
+    slab = SLAB if pointwise else slab_of(window, shape.each)
     packed, told = _kept(
         call, 1, f"slabs/{groups}/{slab}", lambda w: pack_slabs(w, groups, slab)
     )
     rest = (groups, scratch, threads, epilogue)
     if form == "pointwise":
         run = bind_pointwise(x, packed, bias, out, *rest)
+    elif form == "thinned":
+        run = bind_thinned(x, packed, bias, out, window, *rest)
     else:
         run = bind_planes(x, packed, bias, out, window, *rest)
     return _in_order(told, told_bias, run)
