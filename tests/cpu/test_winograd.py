@@ -10,10 +10,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 from tests.cpu.test_convolution import defined, in_onnxruntime
 from tests.node_cases import run_node, view_of_node
 
+import seamline
 from seamline_cpu.kernels import TABLE
 from seamline_cpu.kernels.convolution import compact
 from seamline_cpu.kernels.convolution_float32 import Shape
@@ -47,11 +48,11 @@ def test_float32_holds_the_matrices_of_inputs_and_outputs_exactly():
         assert Fraction(float(np.float32(float(entry)))) == entry
 
 
-def form_of(x, w, y, given, constant=(1,)):
+def form_of(x, w, y, given, constant=(1,), options=None):
     node = helper.make_node("Conv", ["x", "w"], ["y"], **given)
     view = view_of_node(node, [x, w], [y], 17, constant)
     window = compact(window_of(view, x.shape[2:], y.shape[2:], w.shape[2:]))
-    return Shape.of(window, x.shape, w.shape, view).form
+    return Shape.of(window, x.shape, w.shape, view, options or {}).form
 
 
 CASES = {
@@ -178,6 +179,36 @@ def test_what_follows_is_done_to_every_output_once(activation, then, residual):
         TABLE, node, inputs, [want.astype(np.float32)], constant=(1, 2), opset=1
     )
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+
+
+def test_direct_sums_can_be_asked_for_and_the_claim_says_what_was_taken():
+    x, w = normal(1, 32, 28, 28), normal(32, 32, 3, 3)
+    graph = helper.make_graph(
+        [helper.make_node("Conv", ["x", "w"], ["y"], name="conv", pads=[1] * 4)], "g",
+        [helper.make_tensor_value_info("x", 1, x.shape)],
+        [helper.make_tensor_value_info("y", 1, x.shape)],
+        [numpy_helper.from_array(w, "w")],
+    )  # fmt: skip
+    opsets = [helper.make_opsetid("", 17)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=9)
+    want = defined(x.astype(np.float64), w.astype(np.float64), pads=[1] * 4)
+    said, errors = [], []
+    for options in ({}, {"convolution": "direct"}):
+        with seamline.InferenceSession(
+            model.SerializeToString(), providers=[("cpu", options)]
+        ) as session:
+            errors.append(np.abs(session.run(None, {"x": x})[0] - want).max())
+            said.append(session.explain().to_json())
+    for text, parts in zip(
+        said,
+        [
+            ("winograd", "twice the rounding error"),
+            ("planes", "direct sums were asked"),
+        ],
+        strict=True,
+    ):
+        assert all(part in text for part in parts)
+    assert 0 < errors[1] < errors[0] < 1e-4
 
 
 def test_weights_that_are_fed_and_small_images_take_the_direct_form():

@@ -44,13 +44,21 @@ def seamline_providers() -> Sequence[ProviderSpec]:
         "instructions for weights of 2, 4 and 8 bits; empty for the best there are",
         choices=("", "amx", "avx512vnni", "avxvnni", "avx2", "portable"),
     )
+    convolution = Option(
+        "convolution",
+        str,
+        "",
+        "how float32 convolutions are summed; empty for the fastest form, direct for sums of "
+        "the products themselves",
+        choices=("", "direct"),
+    )
     return [
         ProviderSpec(
             "cpu",
             _create,
             "NumPy and Numba kernels on the host",
             contract_version=CONTRACT_VERSION,
-            options=(threads, pinning, variant),
+            options=(threads, pinning, variant, convolution),
             aliases=("CPUExecutionProvider",),
         )
     ]
