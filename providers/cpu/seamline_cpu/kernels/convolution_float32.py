@@ -60,8 +60,8 @@ FORMS: Mapping[str, str] = {
     "few": "few pixels, so that lanes are output channels",
     "pointwise": "windows of one pixel, as a product of matrices",
     "thinned": "windows of one pixel that skip, whose input is copied together first",
-    "winograd": "Winograd's transforms, with a quarter of the products and about twice the "
-    "rounding error of direct sums",
+    "winograd": "Winograd's transforms, with half of the products or less and two or three times "
+    "the rounding error of direct sums",
     "planes": "taps are offsets into padded planes",
     "dense": "windows are laid out in panels",
 }
@@ -131,7 +131,7 @@ class Shape:
             every = self.groups * self.channels
             return thinned_bytes(window, self.images, every, shares)
         if form == "winograd":
-            return winograd_bytes(self.channels, self.each, shares)
+            return winograd_bytes(window, self.channels, self.each, shares)
         if form == "planes":
             return planes_bytes(window, self.channels, self.each, shares)
         return scratch_bytes(window, self.channels, shares)
