@@ -101,12 +101,11 @@ def method_of(taps: int) -> Method:
     others = [tuple(q for q in finite if q != p) for p in finite]
     inputs = [(*_from_roots(roots), Fraction(0)) for roots in others]
     # What the inputs' rows were multiplied by is taken from the weights'.
-    scales = [
-        _at(_from_roots(roots), p) for roots, p in zip(others, finite, strict=True)
-    ]
+    scales = [_at(_from_roots(q), p) for q, p in zip(others, finite, strict=True)]
+    scales.append(Fraction(1))  # infinity's
     weights = [
         tuple(x / scale for x in row)
-        for row, scale in zip(_powers(finite, taps), [*scales, 1], strict=True)
+        for row, scale in zip(_powers(finite, taps), scales, strict=True)
     ]
     outputs = tuple(zip(*_powers(finite, TILE), strict=True))
     return Method(taps, (*inputs, _from_roots(finite)), tuple(weights), outputs)
@@ -124,7 +123,7 @@ def _from_roots(roots: _Roots) -> tuple[Fraction, ...]:
 
 
 def _at(coefficients: tuple[Fraction, ...], point: Fraction) -> Fraction:
-    return sum((c * point**i for i, c in enumerate(coefficients)), Fraction(0))
+    return sum([c * Fraction(point**i) for i, c in enumerate(coefficients)], Fraction())
 
 
 def _powers(finite: _Roots, count: int) -> Matrix:

@@ -150,7 +150,7 @@ def _inputs(a: Any, corner: int, one: int, two: int, to: int) -> None:
 
 @jit
 def _gather(a: Any, source: int, apart: int, m: int, low: int, low_pitch: int, high: int,
-            high_pitch: int) -> int:  # fmt: skip
+            high_pitch: int) -> Any:  # fmt: skip
     """Make the outputs of two quads of channel ``m``."""
     bias, limits = a[_B] + m * 4, a[_LIMITS]
     if a[_DOWN] > 1:
