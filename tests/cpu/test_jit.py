@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 import pathlib
@@ -254,6 +255,20 @@ def test_constants_of_other_modules_are_part_of_the_key():
 
     assert stamp(2) != stamp(3)
     assert stamp(2) == stamp(2)
+
+
+def test_functions_whose_results_are_kept_are_part_of_the_key():
+    def stamp(value):
+        space = {"functools": functools}
+        text = (
+            f"@functools.cache\ndef g():\n    return {value}\ndef f():\n    return g()"
+        )
+        exec(compile(text, __file__, "exec"), space)
+        space["g"].__wrapped__.__module__ = jit_cache.__name__  # as in ours
+        return jit_cache._stamp(space["f"])
+
+    assert stamp("1 + 1") == stamp("1 + 1")
+    assert stamp("len([])") != stamp("abs(-1)")
 
 
 FACTORY = """

@@ -10,15 +10,16 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 from tests.cpu.test_convolution import defined, in_onnxruntime
 from tests.node_cases import run_node, view_of_node
 
+import seamline
 from seamline_cpu.kernels import TABLE
 from seamline_cpu.kernels.convolution import compact
 from seamline_cpu.kernels.convolution_float32 import Shape
 from seamline_cpu.kernels.windows import window_of
-from seamline_cpu.winograd import GROWTH, INPUTS, OUTPUTS, POINTS, TILE, WEIGHTS
+from seamline_cpu.winograd import TILE, method_of
 
 RNG = np.random.default_rng(5)
 ROUNDING = np.finfo(np.float32).eps / 2
@@ -32,26 +33,34 @@ def apply(matrix, values):
     return [sum(a * b for a, b in zip(row, values, strict=True)) for row in matrix]
 
 
-def test_the_matrices_make_a_correlation_exactly():
-    inputs = [Fraction(int(i)) for i in RNG.integers(-99, 99, POINTS)]
-    taps = [Fraction(int(i)) for i in RNG.integers(-99, 99, 3)]
+@pytest.mark.parametrize("taps", [3, 5])
+def test_the_matrices_make_a_correlation_exactly(taps):
+    method = method_of(taps)
+    inputs = [Fraction(int(i)) for i in RNG.integers(-99, 99, method.points)]
+    filtered = [Fraction(int(i)) for i in RNG.integers(-99, 99, taps)]
     products = [
-        a * b for a, b in zip(apply(INPUTS, inputs), apply(WEIGHTS, taps), strict=True)
+        a * b
+        for a, b in zip(
+            apply(method.inputs, inputs), apply(method.weights, filtered), strict=True
+        )
     ]
-    want = [sum(taps[s] * inputs[i + s] for s in range(3)) for i in range(TILE)]
-    assert apply(OUTPUTS, products) == want
+    want = [sum(filtered[s] * inputs[i + s] for s in range(taps)) for i in range(TILE)]
+    assert apply(method.outputs, products) == want
+    assert method.points == taps + TILE - 1
 
 
-def test_float32_holds_the_matrices_of_inputs_and_outputs_exactly():
-    for entry in itertools.chain(*INPUTS, *OUTPUTS):
+@pytest.mark.parametrize("taps", [3, 5])
+def test_float32_holds_the_matrices_of_inputs_and_outputs_exactly(taps):
+    method = method_of(taps)
+    for entry in itertools.chain(*method.inputs, *method.outputs):
         assert Fraction(float(np.float32(float(entry)))) == entry
 
 
-def form_of(x, w, y, given, constant=(1,)):
+def form_of(x, w, y, given, constant=(1,), options=None):
     node = helper.make_node("Conv", ["x", "w"], ["y"], **given)
     view = view_of_node(node, [x, w], [y], 17, constant)
     window = compact(window_of(view, x.shape[2:], y.shape[2:], w.shape[2:]))
-    return Shape.of(window, x.shape, w.shape, view).form
+    return Shape.of(window, x.shape, w.shape, view, options or {}).form
 
 
 CASES = {
@@ -65,13 +74,19 @@ CASES = {
     "pads_that_outgrow_the_window": ((1, 20, 26, 30), 30, {"pads": [0, 1, 5, 7]}),
     "few_inputs_and_many_outputs": ((1, 7, 40, 48), 64, {"pads": [1, 1, 1, 1]}),
     "few_outputs": ((1, 64, 32, 32), 5, {"pads": [1, 1, 1, 1]}),
+    "rows_of_three": ((2, 24, 9, 63), 36, {"kernel_shape": [1, 3], "pads": [0, 1, 0, 1]}),
+    "rows_of_five": ((1, 24, 9, 37), 20, {"kernel_shape": [1, 5], "pads": [0, 2, 0, 2]}),
+    "columns_of_five": ((1, 24, 99, 1), 36, {"kernel_shape": [5, 1]}),
+    "one_axis_of_three": ((2, 33, 156), 36, {"kernel_shape": [3], "pads": [2, 1]}),
+    "one_axis_of_five": ((1, 33, 129), 20, {"kernel_shape": [5], "pads": [4, 3]}),
     "automatic_pads": ((1, 16, 16, 48), 18, {"auto_pad": "SAME_LOWER"}),
 }  # fmt: skip
 
 
 def case(name):
     shape, outputs, given = CASES[name]
-    x, w, bias = normal(*shape), normal(outputs, shape[1], 3, 3), normal(outputs)
+    kernel = given.get("kernel_shape", [3, 3])
+    x, w, bias = normal(*shape), normal(outputs, shape[1], *kernel), normal(outputs)
     pads = given.get("pads", [1] * 4 if "auto_pad" in given else None)
     return (x, w, bias), pads, given
 
@@ -93,7 +108,9 @@ def test_convolution_is_its_definition(name):
     assert np.abs(ones[0] - want).max() < 3e-6 * np.abs(want).max()
 
 
-@pytest.mark.parametrize("name", ["rows_and_columns_that_are_cut", "automatic_pads"])
+@pytest.mark.parametrize(
+    "name", ["rows_and_columns_that_are_cut", "automatic_pads", "one_axis_of_five"]
+)
 def test_onnxruntime_agrees(name):
     (x, w, bias), _, given = case(name)
     node = helper.make_node("Conv", ["x", "w", "b"], ["y"], **given)
@@ -102,9 +119,10 @@ def test_onnxruntime_agrees(name):
     np.testing.assert_allclose(got, want[0], rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("channels", [8, 64, 256])
-def test_the_error_is_below_its_bound_and_near_that_of_direct_sums(channels):
-    x, w = np.abs(normal(1, channels, 16, 32)), normal(24, channels, 3, 3)
+@pytest.mark.parametrize("kernel", [(3, 3), (1, 3), (1, 5)])
+@pytest.mark.parametrize("channels", [16, 256])
+def test_the_error_is_below_its_bound_and_near_that_of_direct_sums(channels, kernel):
+    x, w = np.abs(normal(1, channels, 16, 66)), normal(36, channels, *kernel)
     want = defined(x.astype(np.float64), w.astype(np.float64))
     node = helper.make_node("Conv", ["x", "w"], ["y"])
     like = want.astype(np.float32)
@@ -112,9 +130,23 @@ def test_the_error_is_below_its_bound_and_near_that_of_direct_sums(channels):
     (got,) = run_node(TABLE, node, [x, w], [like], constant=(1,))
     (direct,) = run_node(TABLE, node, [x, w], [like])  # weights that are fed
     error, usual = (np.abs(y - want).max() for y in (got, direct))
+    growth = np.prod([method_of(taps).growth for taps in kernel if taps > 1])
     largest = np.abs(x).max((0, 2, 3)) @ np.abs(w).max((0, 2, 3))
-    assert 0 < error < GROWTH * (channels + 20) * ROUNDING * largest
+    assert 0 < error < growth * (channels + 20) * ROUNDING * largest
     assert error < 6 * usual
+
+
+@pytest.mark.parametrize("taps", [3, 5])
+def test_nan_and_infinity_reach_only_the_windows_of_a_row_that_see_them(taps):
+    x, w = normal(2, 16, 150), normal(20, 16, taps)
+    x[0, 3, 30], x[1, 7, 2], x[1, 0, 149] = np.nan, np.inf, -np.inf
+    node = helper.make_node("Conv", ["x", "w"], ["y"], pads=[1, 2])
+    want = defined(x.astype(np.float64), w.astype(np.float64), pads=[1, 2])
+    like = want.astype(np.float32)
+    assert form_of(x, w, like, {"pads": [1, 2]}) == "winograd"
+    (got,) = run_node(TABLE, node, [x, w], [like], constant=(1,))
+    np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
+    np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-3)
 
 
 def test_nan_and_infinity_reach_only_the_windows_that_see_them():
@@ -178,6 +210,36 @@ def test_what_follows_is_done_to_every_output_once(activation, then, residual):
         TABLE, node, inputs, [want.astype(np.float32)], constant=(1, 2), opset=1
     )
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+
+
+def test_direct_sums_can_be_asked_for_and_the_claim_says_what_was_taken():
+    x, w = normal(1, 32, 28, 28), normal(32, 32, 3, 3)
+    graph = helper.make_graph(
+        [helper.make_node("Conv", ["x", "w"], ["y"], name="conv", pads=[1] * 4)], "g",
+        [helper.make_tensor_value_info("x", 1, x.shape)],
+        [helper.make_tensor_value_info("y", 1, x.shape)],
+        [numpy_helper.from_array(w, "w")],
+    )  # fmt: skip
+    opsets = [helper.make_opsetid("", 17)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=9)
+    want = defined(x.astype(np.float64), w.astype(np.float64), pads=[1] * 4)
+    said, errors = [], []
+    for options in ({}, {"convolution": "direct"}):
+        with seamline.InferenceSession(
+            model.SerializeToString(), providers=[("cpu", options)]
+        ) as session:
+            errors.append(np.abs(session.run(None, {"x": x})[0] - want).max())
+            said.append(session.explain().to_json())
+    for text, parts in zip(
+        said,
+        [
+            ("winograd", "the rounding error of direct sums"),
+            ("planes", "direct sums were asked"),
+        ],
+        strict=True,
+    ):
+        assert all(part in text for part in parts)
+    assert 0 < errors[1] < errors[0] < 1e-4
 
 
 def test_weights_that_are_fed_and_small_images_take_the_direct_form():

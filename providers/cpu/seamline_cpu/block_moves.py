@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from seamline_cpu.atomics import floats
 from seamline_cpu.integer_tiles import VARIANT
 from seamline_cpu.ir import types
@@ -131,7 +133,7 @@ def thin_block(
 
 
 @jit
-def fill_floats(target: int, count: int, value: float) -> None:
+def fill_floats(target: int, count: int, value: np.float32) -> None:
     """Write a float32 ``count`` times."""
     to = floats(target)
     for i in range(count):

@@ -33,7 +33,7 @@ def _pixels(rows: int) -> Any:
             here = v.add(weights, v.times(index, 4 * COLUMNS))
             factors = [v.load(_KIND, v.add(here, 4 * LANES * p)) for p in _PARTS]
             given = v.add(pixels, v.times(index, 4 * rows))
-            found = []
+            found: list[Any] = []
             for row in range(rows):
                 value = v.broadcast(F32, v.add(given, 4 * row), LANES)
                 for part in _PARTS:

@@ -201,7 +201,7 @@ def _facts(function: Callable[..., Any], seen: set[int]) -> Iterator[str]:
                            (*closed, *named), strict=True):  # fmt: skip
         if isinstance(value, _SCALARS):
             yield f"{name}={value!r}"
-        inner = getattr(value, "py_func", None) or getattr(value, "_defn", value)
+        inner = _written(value)
         ours = str(getattr(inner, "__module__", "")).startswith(_OURS)
         closed_over = name in function.__code__.co_freevars
         if isinstance(inner, FunctionType) and (
@@ -214,11 +214,19 @@ def _facts(function: Callable[..., Any], seen: set[int]) -> Iterator[str]:
             yield f"{name} {_source_digest(inspect.getfile(inner))}"
 
 
+def _written(value: Any) -> Any:
+    """Give the function that was written, of one compiled, emitted or memoized."""
+    if isinstance(value, FunctionType):
+        return value
+    made = getattr(value, "py_func", None) or getattr(value, "_defn", None)
+    return made or getattr(value, "__wrapped__", value)  # what functools.cache gives
+
+
 def _is_told(value: Any) -> bool:
     """Tell whether the facts about a function cover a value that it closes over."""
     if isinstance(value, type):
         return value.__module__.startswith(_OURS)
-    inner = getattr(value, "py_func", None) or getattr(value, "_defn", value)
+    inner = _written(value)
     if isinstance(inner, FunctionType):
         return all(_is_told(c.cell_contents) for c in inner.__closure__ or ())
     return isinstance(value, _SCALARS)

@@ -67,7 +67,7 @@ def _emitted(
         inputs = [
             v.load(_KIND, v.add(pixels, 4 * LANES * part)) for part in range(parts)
         ]
-        found = []
+        found: list[Any] = []
         for row in range(count):
             at = v.add(weights[row // ROWS], 4 * (row % ROWS))
             weight = v.broadcast(F32, at, LANES)

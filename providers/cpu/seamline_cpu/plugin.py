@@ -65,13 +65,21 @@ def seamline_providers() -> Sequence[ProviderSpec]:
         "instructions for products and convolutions of bytes; empty for the best there are",
         choices=("", "avx512vnni", "avxvnni", "avx2", "portable"),
     )
+    convolution = Option(
+        "convolution",
+        str,
+        "",
+        "how float32 convolutions are summed; empty for the fastest form, direct for sums of "
+        "the products themselves",
+        choices=("", "direct"),
+    )
     return [
         ProviderSpec(
             "cpu",
             _create,
             "NumPy and Numba kernels on the host",
             contract_version=CONTRACT_VERSION,
-            options=(threads, pinning, variant, of_bytes),
+            options=(threads, pinning, variant, of_bytes, convolution),
             aliases=("CPUExecutionProvider",),
             here=_here,
         )

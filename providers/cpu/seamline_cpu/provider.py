@@ -29,6 +29,7 @@ from seamline_cpu.cores import read_pinning, usable
 from seamline_cpu.crew import crew, pin, unpin
 from seamline_cpu.jit_cache import counts, folders
 from seamline_cpu.kernels import TABLE, int8_choice, nbits_choice
+from seamline_cpu.kernels.convolution import convolved
 from seamline_cpu.profiled import AtNodeError, Part, parts_of
 from seamline_cpu.recording import CpuRecording
 from seamline_cpu.trace import is_traced_here
@@ -129,7 +130,8 @@ class CpuProvider(KernelProvider):
         ``num_threads``: 0 for as many as the process may use. ``pinning``: where worker
         threads run; see :func:`seamline_cpu.cores.read_pinning`. ``int4_variant``: which
         instructions multiply by weights of 2, 4 and 8 bits, ``int8_variant``: bytes by
-        bytes; empty for the best there are.
+        bytes; empty for the best there are. ``convolution``: ``direct`` for sums of the
+        products themselves; empty for the fastest form.
 
     Raises
     ------
@@ -157,6 +159,7 @@ class CpuProvider(KernelProvider):
         """Offer the first kernel that takes the node, and say whether it is recorded."""
         answer = nbits_choice.explained(super().claim(node), node, self.options)
         answer = int8_choice.explained(answer, node, self.options)
+        answer = convolved(answer, node, self.options)
         if isinstance(answer, Refusal) or answer.sizes_at_run:
             return answer
         return _recorded(answer, not_capturable(node))

@@ -18,10 +18,11 @@ from seamline_cpu.ir import types
 from seamline_cpu.jit import native
 from seamline_cpu.tiles import LANES
 from seamline_cpu.vectors import F32, I8, I32, I64, Vectors, vector
-from seamline_cpu.winograd import INPUTS, OUTPUTS, POINTS, TILE
+from seamline_cpu.winograd import TILE, Method, method_of
 
 __all__ = [
-    "BLOCKS", "PANEL", "QUAD", "RUN", "SUMS", "gather_tiles", "point_sums", "spread_tiles",
+    "BLOCKS", "PANEL", "QUAD", "RUN", "SUMS", "gather_fives", "gather_threes",
+    "gather_tiles", "point_sums", "spread_fives", "spread_threes", "spread_tiles",
 ]  # fmt: skip
 
 QUAD = 4  #: tiles
@@ -44,11 +45,11 @@ _LOW, _HIGH = _halves((0, 4, 1, 5)), _halves((2, 6, 3, 7))
 _FIRST, _SECOND = _halves((0, 1, 4, 5)), _halves((2, 3, 6, 7))
 
 
-def _transposed(v: Vectors, rows: Sequence[Any], count: int = 4) -> list[Any]:
-    """Give the first ``count`` columns of four vectors' halves, each as a vector."""
+def _transposed(v: Vectors, rows: Sequence[Any]) -> list[Any]:
+    """Give the columns of four vectors' halves, each as a vector."""
     a, b, c, d = rows
     found: list[Any] = []
-    for mask in (_LOW, _HIGH)[: count // 2]:
+    for mask in (_LOW, _HIGH):
         p, q = v.shuffle(a, mask, b), v.shuffle(c, mask, d)
         found += [v.shuffle(p, pick, q) for pick in (_FIRST, _SECOND)]
     return found
@@ -70,22 +71,27 @@ def _sum(v: Vectors, values: Sequence[Any], factors: Sequence[Fraction]) -> Any:
     return total
 
 
-def _to_points(v: Vectors, inputs: Sequence[Any]) -> list[Any]:
+def _to_points(v: Vectors, method: Method | None, inputs: Sequence[Any]) -> list[Any]:
     """Apply B': the rows of a point and of its opposite differ in odd columns' signs."""
-    found = [_sum(v, inputs, INPUTS[0])]
-    for k in range(1, POINTS - 1, 2):
-        even, odd = (_sum(v, inputs[i::2], INPUTS[k][i::2]) for i in range(2))
+    if method is None:
+        return list(inputs)
+    matrix = method.inputs
+    found = [_sum(v, inputs, matrix[0])]
+    for k in range(1, method.points - 1, 2):
+        even, odd = (_sum(v, inputs[i::2], matrix[k][i::2]) for i in range(2))
         found += [v.builder.fadd(even, odd), v.builder.fsub(even, odd)]
-    return [*found, _sum(v, inputs, INPUTS[-1])]
+    return [*found, _sum(v, inputs, matrix[-1])]
 
 
-def _from_points(v: Vectors, points: Sequence[Any]) -> list[Any]:
+def _from_points(v: Vectors, method: Method | None, points: Sequence[Any]) -> list[Any]:
     """Apply A', whose columns of opposite points differ in odd rows' signs."""
+    if method is None:
+        return list(points)
     first, *pairs, last = points
     sums = [v.builder.fadd(*pairs[i : i + 2]) for i in range(0, len(pairs), 2)]
     apart = [v.builder.fsub(*pairs[i : i + 2]) for i in range(0, len(pairs), 2)]
     found = []
-    for i, row in enumerate(OUTPUTS):
+    for i, row in enumerate(method.outputs):
         mixed = apart if i % 2 else sums
         found.append(_sum(v, [first, *mixed, last], [row[0], *row[1:-1:2], row[-1]]))
     return found
@@ -96,32 +102,15 @@ def _pair(v: Vectors, low: Any, high: Any) -> Any:
     return v.shuffle(v.load(_HALF, low), range(8), v.load(_HALF, high))
 
 
-@native
-def spread_tiles(
-    context: Any, sources: Any, steps: Any, masks: Any, channels: Any, target: Any, apart: Any,
-    along: Any,
-) -> Any:  # fmt: skip
-    """
-    Transform the inputs of two quads, channel after channel.
-
-    Parameters
-    ----------
-    sources, steps
-        Twelve addresses each: where the rows of the first quad begin, then those of the
-        second, and how many bytes further the next channel's do.
-    masks
-        ``BLOCKS`` times eight words, all ones or zero: which inputs to take; four of the
-        first quad, four of the second.
-    target, apart, along
-        Where eight floats go, a point's bytes, and a channel's.
-    """
+def _spread(down: Method | None, along: Method) -> Any:
+    """Emit the transform of two quads' inputs, channel after channel."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        sources, steps, masks, channels, target, apart, along = args
+        sources, steps, masks, channels, target, apart, stride = args
         v = Vectors(builder, VARIANT.variant)
-        rows = range(2 * POINTS)
-        begins = [v.load(I64, v.add(sources, 8 * r)) for r in rows]
-        moves = [v.load(I64, v.add(steps, 8 * r)) for r in rows]
+        rows = 1 if down is None else down.points
+        begins = [v.load(I64, v.add(sources, 8 * r)) for r in range(2 * rows)]
+        moves = [v.load(I64, v.add(steps, 8 * r)) for r in range(2 * rows)]
         words = vector(I32, 8)
         taken = [v.load(words, v.add(masks, 32 * k)) for k in range(BLOCKS)]
 
@@ -129,18 +118,19 @@ def spread_tiles(
             blocks = []
             for k in range(BLOCKS):
                 given = [
-                    _pair(v, v.add(at[r], 16 * k), v.add(at[r + POINTS], 16 * k))
-                    for r in range(POINTS)
+                    _pair(v, v.add(at[r], 16 * k), v.add(at[r + rows], 16 * k))
+                    for r in range(rows)
                 ]
                 kept = [
                     builder.and_(builder.bitcast(x, words), taken[k]) for x in given
                 ]
-                blocks.append(_to_points(v, [builder.bitcast(x, _WHOLE) for x in kept]))
-            to = builder.add(target, builder.mul(index, along))
-            for r in range(POINTS):
+                inputs = [builder.bitcast(x, _WHOLE) for x in kept]
+                blocks.append(_to_points(v, down, inputs))
+            to = builder.add(target, builder.mul(index, stride))
+            for r in range(rows):
                 row = [block[r] for block in blocks]
-                inputs = _transposed(v, row[:4]) + _transposed(v, row[1:], POINTS - 4)
-                for value in _to_points(v, inputs):
+                inputs = _transposed(v, row[:4]) + _transposed(v, row[1:])
+                for value in _to_points(v, along, inputs[: along.points]):
                     v.store(value, to)
                     to = builder.add(to, apart)
             return [builder.add(a, b) for a, b in zip(at, moves, strict=True)]
@@ -149,6 +139,83 @@ def spread_tiles(
         return context.get_dummy_value()
 
     return types.void(*[types.int64] * 7), generate
+
+
+@native
+def spread_tiles(
+    context: Any, sources: Any, steps: Any, masks: Any, channels: Any, target: Any, apart: Any,
+    stride: Any,
+) -> Any:  # fmt: skip
+    """
+    Transform the inputs of two quads for windows of three by three, channel by channel.
+
+    Parameters
+    ----------
+    sources, steps
+        Addresses: where each row of the first quad begins, then those of the second, and
+        how many bytes further the next channel's do.
+    masks
+        ``BLOCKS`` times eight words, all ones or zero: which inputs to take; four of the
+        first quad, four of the second.
+    target, apart, stride
+        Where eight floats go, a point's bytes, and a channel's.
+    """
+    return _spread(method_of(3), method_of(3))
+
+
+@native
+def spread_threes(
+    context: Any, sources: Any, steps: Any, masks: Any, channels: Any, target: Any, apart: Any,
+    stride: Any,
+) -> Any:  # fmt: skip
+    """As :func:`spread_tiles`, for rows of three taps: there is one row of each quad."""
+    return _spread(None, method_of(3))
+
+
+@native
+def spread_fives(
+    context: Any, sources: Any, steps: Any, masks: Any, channels: Any, target: Any, apart: Any,
+    stride: Any,
+) -> Any:  # fmt: skip
+    """As :func:`spread_threes`, for rows of five taps."""
+    return _spread(None, method_of(5))
+
+
+def _gather(down: Method | None, along: Method) -> Any:
+    """Emit the outputs of two quads of one channel."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        source, apart, bias, limits, *places = args
+        v = Vectors(builder, VARIANT.variant)
+        added = v.broadcast(F32, bias, 8)
+        least, most = (v.broadcast(F32, v.add(limits, 4 * i), 8) for i in range(2))
+        points, count = along.points, 1 if down is None else down.points
+        at = v.every(source, apart, count * points)
+        columns = []
+        for k in range(points):
+            given = [v.load(_WHOLE, at[points * r + k]) for r in range(count)]
+            columns.append(_from_points(v, down, given))
+        none, seen = v.constant(_WHOLE, 0.0), v.constant(_WHOLE, 0.0)
+        rows = [v.every(places[i], places[i + 1], len(columns[0])) for i in (0, 2)]
+        for r in range(len(columns[0])):
+            made = []
+            for value in _from_points(v, along, [column[r] for column in columns]):
+                whole = builder.fadd(value, added)
+                seen = v.multiply_add(whole, none, seen)
+                more = builder.select(
+                    builder.fcmp_ordered("<", whole, least), least, whole
+                )
+                made.append(
+                    builder.select(builder.fcmp_ordered(">", more, most), most, more)
+                )
+            for k, block in enumerate(_transposed(v, made)):
+                for half in range(2):
+                    lanes = v.shuffle(block, range(4 * half, 4 * half + 4))
+                    v.store(lanes, v.add(rows[half][r], 16 * k))
+        wrong = builder.bitcast(builder.fcmp_unordered("uno", seen, seen), I8)
+        return builder.zext(wrong, I64)
+
+    return types.int64(*[types.int64] * 8), generate
 
 
 @native
@@ -173,38 +240,25 @@ def gather_tiles(
     int
         Not 0 where an output is not finite.
     """
+    return _gather(method_of(3), method_of(3))
 
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        source, apart, bias, limits, *places = args
-        v = Vectors(builder, VARIANT.variant)
-        added = v.broadcast(F32, bias, 8)
-        least, most = (v.broadcast(F32, v.add(limits, 4 * i), 8) for i in range(2))
-        columns = []
-        at = v.every(source, apart, POINTS * POINTS)
-        for k in range(POINTS):
-            points = [v.load(_WHOLE, at[POINTS * r + k]) for r in range(POINTS)]
-            columns.append(_from_points(v, points))
-        none, seen = v.constant(_WHOLE, 0.0), v.constant(_WHOLE, 0.0)
-        rows = [v.every(places[i], places[i + 1], TILE) for i in (0, 2)]
-        for r in range(TILE):
-            made = []
-            for value in _from_points(v, [column[r] for column in columns]):
-                whole = builder.fadd(value, added)
-                seen = v.multiply_add(whole, none, seen)
-                more = builder.select(
-                    builder.fcmp_ordered("<", whole, least), least, whole
-                )
-                made.append(
-                    builder.select(builder.fcmp_ordered(">", more, most), most, more)
-                )
-            for k, block in enumerate(_transposed(v, made)):
-                for half in range(2):
-                    lanes = v.shuffle(block, range(4 * half, 4 * half + 4))
-                    v.store(lanes, v.add(rows[half][r], 16 * k))
-        wrong = builder.bitcast(builder.fcmp_unordered("uno", seen, seen), I8)
-        return builder.zext(wrong, I64)
 
-    return types.int64(*[types.int64] * 8), generate
+@native
+def gather_threes(
+    context: Any, source: Any, apart: Any, bias: Any, limits: Any, low: Any, low_pitch: Any,
+    high: Any, high_pitch: Any,
+) -> Any:  # fmt: skip
+    """As :func:`gather_tiles`, for rows of three taps: one row of sixteen floats each."""
+    return _gather(None, method_of(3))
+
+
+@native
+def gather_fives(
+    context: Any, source: Any, apart: Any, bias: Any, limits: Any, low: Any, low_pitch: Any,
+    high: Any, high_pitch: Any,
+) -> Any:  # fmt: skip
+    """As :func:`gather_threes`, for rows of five taps."""
+    return _gather(None, method_of(5))
 
 
 @native

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
 import numpy as np
 
 from seamline.kernels import Call, Run
-from seamline.provider import NodeView
+from seamline.provider import Claim, NodeView, Refusal
 from seamline.tensors import FLOATS
 from seamline_cpu import binding
-from seamline_cpu.kernels.convolution_float32 import Shape, bind_float32
+from seamline_cpu.kernels.convolution_float32 import (
+    DIRECT,
+    FORMS,
+    OPTION,
+    Shape,
+    bind_float32,
+)
 from seamline_cpu.kernels.epilogues import PLAIN, Epilogue, bind_after
 from seamline_cpu.kernels.windows import (
     Window,
@@ -30,6 +37,7 @@ __all__ = [
     "compact",
     "conv_workspace",
     "convolve",
+    "convolved",
     "in_order",
     "wide_bytes",
 ]
@@ -114,17 +122,39 @@ def compact(window: Window) -> Window:
 _unfit = unfit_convolution()
 
 
-def conv_workspace(view: NodeView) -> int:
-    """Give the scratch bytes of a node of sized types."""
+def _shape(view: NodeView, options: Mapping[str, Any]) -> Shape | None:
+    """Give what the form depends on; None where sizes are open, or NumPy is the form."""
     if not sized(view, 0, 1):
-        return 0
+        return None
     kinds = (view.inputs[0], view.inputs[1], view.outputs[0])
     x, w, y = (kind.sizes for kind in kinds)  # type: ignore[union-attr]
     if kinds[0].dtype == "float64" or len(x) > 5 or 0 in y:  # type: ignore[union-attr]
+        return None
+    return Shape.of(compact(_window(view, x, w, y)), x, w, view, options)
+
+
+def conv_workspace(view: NodeView) -> int:
+    """Give the scratch bytes of a node of sized types."""
+    shape = _shape(view, {})
+    if shape is None:
         return 0
-    shape = Shape.of(compact(_window(view, x, w, y)), x, w, view)
-    inner = shape.nbytes(threads_here())
-    return wide_bytes(kinds[0].dtype, x, y) + inner  # type: ignore[union-attr]
+    x, y = view.tensor(0), view.outputs[0]
+    wide = wide_bytes(x.dtype, x.sizes, y.sizes)  # type: ignore[union-attr]
+    return wide + shape.nbytes(threads_here())
+
+
+def convolved(
+    answer: Claim | Refusal, view: NodeView, options: Mapping[str, Any]
+) -> Claim | Refusal:
+    """Name a convolution's form in its claim, once its sizes are known."""
+    if isinstance(answer, Refusal) or view.node.op_type not in ("Conv", "FusedConv"):
+        return answer
+    shape = _shape(view, options)
+    if shape is None:
+        return answer
+    asked = "; direct sums were asked for" if options.get(OPTION) == DIRECT else ""
+    form = shape.form
+    return attrs.evolve(answer, variant=form, because=f"{FORMS[form]}{asked}")
 
 
 @TABLE.kernel(
@@ -153,7 +183,7 @@ def bind_conv(call: Call, epilogue: Epilogue = PLAIN) -> Run:
         threads = call.options.get("num_threads") or 1
         return in_order(_by_numpy(call, window), *bind_after(epilogue, out, threads))
     window = compact(window)
-    shape = Shape.of(window, x.shape, w.shape, call.view)
+    shape = Shape.of(window, x.shape, w.shape, call.view, call.options)
     threads = max(threads_here(), call.options.get("num_threads") or 1)
     need = shape.nbytes(threads) + wide_bytes(x.dtype.name, x.shape, out.shape)
     wide_x, wide_out, scratch, widen, narrow = as_float32(

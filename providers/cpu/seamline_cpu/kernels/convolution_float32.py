@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -30,6 +30,11 @@ from seamline_cpu.kernels.convolution_pointwise import (
     pointwise_bytes,
     suits_pointwise,
 )
+from seamline_cpu.kernels.convolution_thinned import (
+    bind_thinned,
+    suits_thinned,
+    thinned_bytes,
+)
 from seamline_cpu.kernels.convolution_tiles import pack_bias, pack_slabs, pack_weights
 from seamline_cpu.kernels.convolution_winograd import (
     bind_winograd,
@@ -45,9 +50,21 @@ from seamline_cpu.kernels.depthwise import (
 from seamline_cpu.kernels.epilogues import PLAIN, Epilogue
 from seamline_cpu.kernels.windows import Window
 
-__all__ = ["Shape", "bind_float32"]
+__all__ = ["DIRECT", "FORMS", "OPTION", "Shape", "bind_float32"]
 
 _Array = np.ndarray[Any, Any]
+OPTION, DIRECT = "convolution", "direct"
+#: What each form is, in words for a claim.
+FORMS: Mapping[str, str] = {
+    "depthwise": "each channel by itself, from padded planes",
+    "few": "few pixels, so that lanes are output channels",
+    "pointwise": "windows of one pixel, as a product of matrices",
+    "thinned": "windows of one pixel that skip, whose input is copied together first",
+    "winograd": "Winograd's transforms, with half of the products or less and two or three times "
+    "the rounding error of direct sums",
+    "planes": "taps are offsets into padded planes",
+    "dense": "windows are laid out in panels",
+}
 
 
 @attrs.frozen
@@ -59,8 +76,9 @@ class Shape:
     ----------
     channels, each
         Inputs and outputs of a group.
-    constant
-        Whether the weights are, so that transforming them costs a run nothing.
+    transforms
+        Whether weights may be transformed: they are constant, so that it costs a run
+        nothing, and nobody asked for direct sums.
     """
 
     window: Window
@@ -68,16 +86,21 @@ class Shape:
     groups: int
     channels: int
     each: int
-    constant: bool
+    transforms: bool
 
     @classmethod
     def of(
-        cls, window: Window, x: Sequence[int], w: Sequence[int], view: NodeView
+        cls,
+        window: Window,
+        x: Sequence[int],
+        w: Sequence[int],
+        view: NodeView,
+        options: Mapping[str, Any],
     ) -> Shape:
         """Read a node whose input and weights have these sizes."""
         groups = view.attributes.get("group", 1)
-        constant = view.constant(1) is not None
-        return cls(window, x[0], groups, w[1], w[0] // groups, constant)
+        transforms = view.constant(1) is not None and options.get(OPTION) != DIRECT
+        return cls(window, x[0], groups, w[1], w[0] // groups, transforms)
 
     @property
     def form(self) -> str:
@@ -88,8 +111,10 @@ class Shape:
             return "few"
         if suits_pointwise(self.window, self.channels):
             return "pointwise"
+        if suits_thinned(self.window, self.channels):
+            return "thinned"
         sizes = (self.images, self.channels, self.each)
-        if self.constant and self.groups == 1 and suits_winograd(self.window, *sizes):
+        if self.transforms and self.groups == 1 and suits_winograd(self.window, *sizes):
             return "winograd"
         return "planes" if suits_planes(self.window) else "dense"
 
@@ -102,8 +127,11 @@ class Shape:
             return few_bytes(window, self.channels, shares)
         if form == "pointwise":
             return pointwise_bytes(shares)
+        if form == "thinned":
+            every = self.groups * self.channels
+            return thinned_bytes(window, self.images, every, shares)
         if form == "winograd":
-            return winograd_bytes(self.channels, self.each, shares)
+            return winograd_bytes(window, self.channels, self.each, shares)
         if form == "planes":
             return planes_bytes(window, self.channels, self.each, shares)
         return scratch_bytes(window, self.channels, shares)
@@ -157,13 +185,16 @@ def _bind_packed(
             x, packed, bias, out, window, scratch, threads, epilogue=epilogue
         )
         return _in_order(told, told_bias, run)
-    slab = SLAB if form == "pointwise" else slab_of(window, shape.each)
+    pointwise = form in ("pointwise", "thinned")
+    slab = SLAB if pointwise else slab_of(window, shape.each)
     packed, told = _kept(
         call, 1, f"slabs/{groups}/{slab}", lambda w: pack_slabs(w, groups, slab)
     )
     rest = (groups, scratch, threads, epilogue)
     if form == "pointwise":
         run = bind_pointwise(x, packed, bias, out, *rest)
+    elif form == "thinned":
+        run = bind_thinned(x, packed, bias, out, window, *rest)
     else:
         run = bind_planes(x, packed, bias, out, window, *rest)
     return _in_order(told, told_bias, run)

@@ -36,28 +36,26 @@ _Array = np.ndarray[Any, Any]
 _CACHE = 112 << 10  # bytes of planes: weights pass through the second-level cache too
 _FEW_TILES = 8
 _TAPS_HELD = (288, 1152)  # of a slab, under few row tiles and under many
+_ROWS_WANTED = 4  # of a block: those between two blocks are spread for both
+_LEAST_SLAB = 8
 _TILE = 4 * ROWS * COLUMNS
 _ROOM = 1024  # floats for what an epilogue lays side by side; planes keep their padding
 _HEAD = _TILE + 4 * _ROOM
 
 (_X, _W, _B, _Y, _SCRATCH, _STRIDE, _IMAGES, _GROUPS, _C, _OC, _H, _WIDTH, _OH, _OW, _SH,
  _SW, _PH, _PW, _ROWS, _HELD, _PITCH, _PLANE, _OFFSETS, _TAPS, _SPLITS, _FLAT, _SLAB,
- _COUNTER, _LIMITS, _FUNCTION, _NUMBERS, _MORE) = range(32)  # fmt: skip
+ _COUNTER, _LIMITS, _HELD_SUMS, _FUNCTION, _NUMBERS, _MORE) = range(33)  # fmt: skip
 
 
 @jit
 def _edge(a: Any, out: int, row: int, limit: int, column: int, rows: int, columns: int,
-          corner: int, back: bool) -> None:  # fmt: skip
-    """Copy a tile that runs over ends of rows, piece by piece, from the output or back."""
-    width, pitch = a[_OW], a[_OH] * a[_OW] * 4
-    begin = 0
+          sums: int) -> None:  # fmt: skip
+    """Copy a tile that runs over ends of rows to the output, piece by piece."""
+    width, begin = a[_OW], 0
     while begin < columns and row < limit:
         wide = min(columns - begin, width - column)
-        there, here = out + (row * width + column) * 4, corner + begin * 4
-        if back:
-            copy_tile(here, 4 * columns, there, pitch, rows, wide)
-        else:
-            copy_tile(there, pitch, here, 4 * columns, rows, wide)
+        to = out + (row * width + column) * 4
+        copy_tile(sums + begin * 4, 4 * columns, to, a[_OH] * width * 4, rows, wide)
         begin += a[_PITCH] - column
         row += 1
         column = 0
@@ -83,11 +81,12 @@ def _tile(left: int, right: int, deep: int, bias: int, out: int, pitch: int, lim
 
 @jit
 def _panel(a: Any, which: int, right: int, first: int, row: int, limit: int, column: int,
-           columns: int, low: int, high: int, start: int, corner: int) -> None:  # fmt: skip
+           columns: int, low: int, high: int, start: int, held: int) -> None:  # fmt: skip
     """
     Add one slab to a panel, which begins at a row and column of the block.
 
-    ``columns`` is how many pixels there are, those between rows among them.
+    ``columns`` is how many pixels there are, those between rows among them. Tiles that are
+    cut are at ``held`` until their last slab.
     """
     pixels, width = a[_OH] * a[_OW], a[_OW]
     tiles = (a[_OC] + ROWS - 1) // ROWS
@@ -95,8 +94,8 @@ def _panel(a: Any, which: int, right: int, first: int, row: int, limit: int, col
     deep = min(a[_SLAB], a[_C] - start) * a[_TAPS]
     weights = a[_W] + (group * a[_C] + start) * a[_TAPS] * tiles * 4 * ROWS
     biases = a[_B] + group * tiles * 4 * ROWS
-    limits = a[_LIMITS] + (8 if start + a[_SLAB] >= a[_C] else 0)
-    onto = start > 0
+    last = start + a[_SLAB] >= a[_C]
+    limits = a[_LIMITS] + (8 if last else 0)
     t = low
     while t < high:
         count = 2 if columns <= LANES and t + 1 < high else 1
@@ -106,13 +105,11 @@ def _panel(a: Any, which: int, right: int, first: int, row: int, limit: int, col
         rows = min(count * ROWS, a[_OC] - t * ROWS)
         out = a[_Y] + ((which * a[_OC] + t * ROWS) * pixels + first * width) * 4
         whole = rows == count * ROWS and column + wide <= width
-        to = out + (row * width + column) * 4 if whole else corner
+        to = out + (row * width + column) * 4 if whole else held + (t - low) * _TILE
         pitch = pixels * 4 if whole else 4 * wide
-        if onto and not whole:
-            _edge(a, out, row, limit, column, rows, wide, corner, False)
-        _tile(left, right, deep, bias, to, pitch, limits, a[_OFFSETS], onto, count)
-        if not whole:
-            _edge(a, out, row, limit, column, rows, wide, corner, True)
+        _tile(left, right, deep, bias, to, pitch, limits, a[_OFFSETS], start > 0, count)
+        if last and not whole:
+            _edge(a, out, row, limit, column, rows, wide, to)
         t += count
 
 
@@ -121,7 +118,7 @@ def _slab(
     a: Any, which: int, first: int, low: int, high: int, start: int, corner: int
 ) -> None:
     """Add one slab of channels to the tiles of a unit."""
-    base = corner + _HEAD
+    base, held = corner + _HEAD, corner + a[_HELD_SUMS]
     for c in range(min(a[_SLAB], a[_C] - start)):
         fill_planes(
             a[_X] + (which * a[_C] + start + c) * a[_H] * a[_WIDTH] * 4,
@@ -134,8 +131,9 @@ def _slab(
         for q in range(0, length, COLUMNS):
             _panel(
                 a, which, base + q * 4, first, q // pitch, rows, q % pitch,
-                min(COLUMNS, length - q), low, high, start, corner,
+                min(COLUMNS, length - q), low, high, start, held,
             )  # fmt: skip
+            held += (high - low) * _TILE
         return
     alone = a[_SLAB] >= a[_C] and width >= COLUMNS
     for row in range(rows):
@@ -144,8 +142,9 @@ def _slab(
             at = min(q, width - COLUMNS) if alone else q
             _panel(
                 a, which, base + (row * pitch + at) * 4, first, row, row + 1, at,
-                min(COLUMNS, width - at), low, high, start, corner,
+                min(COLUMNS, width - at), low, high, start, held,
             )  # fmt: skip
+            held += (high - low) * _TILE
 
 
 @jit
@@ -175,7 +174,7 @@ def _planes(a: Any, share: int, shares: int) -> None:
     blocks = (a[_OH] + a[_ROWS] - 1) // a[_ROWS]
     units = a[_IMAGES] * blocks * a[_SPLITS]
     corner = a[_SCRATCH] + share * a[_STRIDE]
-    fill_floats(corner + _HEAD, (a[_STRIDE] - _HEAD) // 4, np.float32(0))
+    fill_floats(corner + _HEAD, (a[_HELD_SUMS] - _HEAD) // 4, np.float32(0))
     unit = fetch_add(a[_COUNTER], 1)
     while unit < units:
         split, place = unit % a[_SPLITS], unit // a[_SPLITS]
@@ -199,8 +198,11 @@ def slab_of(window: Window, each: int) -> int:
     """Give how many channels make a slab, for ``each`` outputs in a group."""
     # The planes of a stride are several times as large; long slabs would leave few rows.
     long = each > _FEW_TILES * ROWS and window.strides[1] * window.strides[2] == 1
-    taps = _TAPS_HELD[long]
-    return max(1, taps // int(np.prod(window.kernel)))
+    slab = max(1, _TAPS_HELD[long] // int(np.prod(window.kernel)))
+    wanted = min(_ROWS_WANTED, window.outs[1])
+    while slab > _LEAST_SLAB and planes_of(window, slab, _CACHE, 1).rows < wanted:
+        slab //= 2
+    return slab
 
 
 def _chosen(window: Window, channels: int, each: int) -> Planes:
@@ -208,11 +210,18 @@ def _chosen(window: Window, channels: int, each: int) -> Planes:
     return planes_of(window, held, _CACHE, max(1, window.outs[1] // 8))
 
 
+def _sums_at(window: Window, channels: int, each: int) -> int:
+    """Give how far into a share's scratch the planes end, and tiles that are cut begin."""
+    held = max(1, min(channels, slab_of(window, each)))
+    return _HEAD + _chosen(window, channels, each).stride * held * 4
+
+
 def planes_bytes(window: Window, channels: int, each: int, shares: int) -> int:
     """Give the bytes of scratch that ``shares`` shares need."""
-    held = max(1, min(channels, slab_of(window, each)))
-    planes = _chosen(window, channels, each).stride * held * 4
-    return shares * (_HEAD + planes) + 64
+    planes, width = _chosen(window, channels, each), window.outs[2]
+    panels = planes.rows * -(-max(planes.pitch, width) // COLUMNS)
+    tiles = -(-each // ROWS) * panels
+    return shares * (_sums_at(window, channels, each) + tiles * _TILE) + 64
 
 
 def bind_planes(
@@ -247,7 +256,7 @@ def bind_planes(
         *window.sizes[1:], *window.outs[1:], *window.strides[1:], *window.begins[1:],
         planes.rows, planes.held, planes.pitch, planes.stride, offsets.ctypes.data,
         taps, splits, in_one < by_rows, slab, counter.ctypes.data, limits.ctypes.data,
-        *rest,
+        _sums_at(window, channels, count), *rest,
     ]  # fmt: skip
     kept = (x, packed, bias, out, scratch, offsets, counter, limits, epilogue)
     return in_units(bind(_planes, arguments, shares, keep=kept), counter)

@@ -11,13 +11,12 @@ delays one unit, not half of the work.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from seamline_cpu.atomics import fetch_add, floats
-from seamline_cpu.commands import bind, command
+from seamline_cpu.commands import Native, bind, command
 from seamline_cpu.jit import jit
 from seamline_cpu.kernels.convolution_tiles import copy_tile, in_units, limited
 from seamline_cpu.kernels.epilogues import PLAIN, Epilogue, finish
@@ -222,7 +221,7 @@ def bind_pointwise(
     scratch: _Array,
     threads: int,
     epilogue: Epilogue = PLAIN,
-) -> Callable[[], None]:
+) -> Native:
     """
     Bind a convolution over weights in slabs of ``SLAB`` channels.
 

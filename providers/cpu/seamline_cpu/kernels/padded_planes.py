@@ -96,7 +96,7 @@ def planes_of(window: Window, channels: int, cache: int, least_blocks: int) -> P
 @jit
 def fill_planes(
     source: int, target: int, height: int, width: int, sh: int, sw: int,
-    top: int, left: int, first: int, held: int, pitch: int, padding: float,
+    top: int, left: int, first: int, held: int, pitch: int, padding: np.float32,
 ) -> None:  # fmt: skip
     """
     Spread one channel's rows from output row ``first`` on over its planes.

@@ -1,8 +1,9 @@
 """
 Where the quads of :mod:`seamline_cpu.winograd_tiles` lie, and how one is computed directly.
 
-A quad is sixteen columns of four rows of an image's outputs; quads are numbered along rows,
-then down, then from image to image, so that a panel is full whatever the image's size.
+A quad is sixteen columns of an image's outputs, of four rows or, for windows of one row, of
+one; quads are numbered along rows, then down, then from image to image, so that a panel is
+full whatever the image's size.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import numpy as np
 
 from seamline_cpu.atomics import floats
 from seamline_cpu.jit import jit
-from seamline_cpu.winograd import TILE
 from seamline_cpu.winograd_tiles import RUN
 
 __all__ = ["ARGUMENTS", "compute_anew", "extent", "inside", "output_at", "position"]
@@ -22,15 +22,17 @@ __all__ = ["ARGUMENTS", "compute_anew", "extent", "inside", "output_at", "positi
 ARGUMENTS = (
     "x", "points", "bias", "y", "scratch", "stride", "images", "channels", "outputs",
     "height", "width", "down", "across", "top", "left", "rows", "columns", "splits",
-    "limits", "weights", "counter", "function", "numbers", "more",
+    "limits", "weights", "counter", "tile", "points_down", "products", "taps_down",
+    "taps_along", "function", "numbers", "more",
 )  # fmt: skip
-(_X, _B, _Y, _C, _OC, _H, _WIDTH, _OH, _OW, _PH, _PW, _ROWS, _COLUMNS, _LIMITS, _W) = (
+(_X, _B, _Y, _C, _OC, _H, _WIDTH, _OH, _OW, _PH, _PW, _ROWS, _COLUMNS, _LIMITS, _W, _TILE,
+ _DOWN, _ALONG) = (
     ARGUMENTS.index(name) for name in (
         "x", "bias", "y", "channels", "outputs", "height", "width", "down", "across",
-        "top", "left", "rows", "columns", "limits", "weights",
+        "top", "left", "rows", "columns", "limits", "weights", "tile", "taps_down",
+        "taps_along",
     )
 )  # fmt: skip
-_TAPS = 3
 
 
 @jit
@@ -38,14 +40,14 @@ def position(a: Any, quad: int) -> tuple[int, int, int]:
     """Give a quad's image, and its first output's row and column."""
     place = quad // a[_COLUMNS]
     column = quad % a[_COLUMNS] * RUN
-    return place // a[_ROWS], place % a[_ROWS] * TILE, column
+    return place // a[_ROWS], place % a[_ROWS] * a[_TILE], column
 
 
 @jit
 def extent(a: Any, quad: int) -> tuple[int, int]:
     """Give the rows and the columns of a quad that are outputs."""
     _, row, column = position(a, quad)
-    return min(TILE, a[_OH] - row), min(RUN, a[_OW] - column)
+    return min(a[_TILE], a[_OH] - row), min(RUN, a[_OW] - column)
 
 
 @jit
@@ -76,14 +78,14 @@ def _anew_row(a: Any, image: int, row: int, column: int, m: int, sums: int,
     first = floats(a[_B])[m]
     for i in range(RUN):
         to[i] = first
-    weights = floats(a[_W] + m * a[_C] * _TAPS * _TAPS * 4)
+    taps = a[_DOWN] * a[_ALONG]
+    weights = floats(a[_W] + m * a[_C] * taps * 4)
+    count = RUN + a[_ALONG] - 1
     for c in range(a[_C]):
-        for down in range(_TAPS):
-            inside(
-                a, image, c, row - a[_PH] + down, column - a[_PW], RUN + _TAPS - 1, held
-            )
-            for right in range(_TAPS):
-                weight = weights[(c * _TAPS + down) * _TAPS + right]
+        for down in range(a[_DOWN]):
+            inside(a, image, c, row - a[_PH] + down, column - a[_PW], count, held)
+            for right in range(a[_ALONG]):
+                weight = weights[c * taps + down * a[_ALONG] + right]
                 for i in range(RUN):
                     to[i] += weight * values[i + right]
 

@@ -1,11 +1,11 @@
 """
 The command of :mod:`seamline_cpu.kernels.convolution_winograd`, and its scratch.
 
-A unit of work is a panel of tiles and a run of
-output channels: the panel's inputs are transformed for all channels, 36 small matrix
-products made, and the outputs written. Both the transformed inputs and the products stay
-in the second-level cache, and only weights come from further away. A unit with an output
-that is not finite is computed again, directly, since the transforms would spread it.
+A unit of work is a panel of tiles and a run of output channels: the panel's inputs are
+transformed for all channels, a small matrix product is made for each point, and the outputs
+are written. Both the transformed inputs and the products stay in the second-level cache, and
+only weights come from further away. A unit with an output that is not finite is computed
+again, directly, since the transforms would spread it.
 """
 
 from __future__ import annotations
@@ -27,23 +27,27 @@ from seamline_cpu.kernels.winograd_places import (
     output_at,
     position,
 )
-from seamline_cpu.winograd import POINTS, TILE
+from seamline_cpu.winograd import TILE
 from seamline_cpu.winograd_tiles import (
     BLOCKS,
     PANEL,
     QUAD,
     RUN,
     SUMS,
+    gather_fives,
+    gather_threes,
     gather_tiles,
     point_sums,
+    spread_fives,
+    spread_threes,
     spread_tiles,
 )
 
-__all__ = ["PRODUCTS", "QUADS", "READ", "unit_bytes", "winograd"]
+__all__ = ["QUADS", "READ", "unit_bytes", "winograd"]
 
 QUADS = PANEL // QUAD  #: of a panel
-PRODUCTS = POINTS * POINTS  #: of matrices
 READ = 4 * BLOCKS  #: floats of a row that a quad reads
+_MOST_ROWS = 6  # of inputs, that a quad needs
 
 # A share's scratch, in bytes: tables, a row of zeros, copied rows, outputs that are cut.
 _SOURCES = 64 + 4 * 4 * QUADS * RUN * TILE  # behind what an epilogue needs
@@ -51,11 +55,12 @@ _STEPS = _SOURCES + 8 * 16
 _MASKS = _STEPS + 8 * 16
 _ZEROS = _MASKS + 32 * BLOCKS + 32
 _ASIDE = _ZEROS + 4 * READ + 48
-_CUT = _ASIDE + 2 * POINTS * 4 * READ
+_CUT = _ASIDE + 2 * _MOST_ROWS * 4 * READ
 _HEAD = -(-(_CUT + 2 * 4 * RUN * TILE) // 64) * 64
 
 (_X, _POINTS, _B, _Y, _SCRATCH, _STRIDE, _IMAGES, _C, _OC, _H, _WIDTH, _OH, _OW, _PH, _PW,
- _ROWS, _COLUMNS, _SPLITS, _LIMITS, _W, _COUNTER, _FUNCTION, _NUMBERS, _MORE) = range(len(ARGUMENTS))  # fmt: skip
+ _ROWS, _COLUMNS, _SPLITS, _LIMITS, _W, _COUNTER, _TILE, _DEEP, _PRODUCTS, _DOWN, _ALONG,
+ _FUNCTION, _NUMBERS, _MORE) = range(len(ARGUMENTS))  # fmt: skip
 
 
 @jit
@@ -79,9 +84,9 @@ def _find(a: Any, corner: int, half: int, quad: int) -> int:
     base = a[_X] + image * a[_C] * plane + (column - a[_PW]) * 4
     end = a[_X] + a[_IMAGES] * a[_C] * plane
     unsafe = 0
-    for r in range(POINTS):
+    for r in range(a[_DEEP]):
         at = row - a[_PH] + r
-        k = half * POINTS + r
+        k = half * a[_DEEP] + r
         if at < 0 or at >= a[_H]:
             sources[k], steps[k] = corner + _ZEROS, 0
             continue
@@ -102,13 +107,16 @@ def _find(a: Any, corner: int, half: int, quad: int) -> int:
 def _spread(a: Any, corner: int, first: int, last: int, to: int) -> None:
     """Transform channels ``first`` to ``last`` of the quads in the tables."""
     sources, steps = longs(corner + _SOURCES), longs(corner + _STEPS)
-    for k in range(2 * POINTS):
+    for k in range(2 * a[_DEEP]):
         sources[k] += first * steps[k]
-    target = to + first * 4 * PANEL
-    spread_tiles(
-        corner + _SOURCES, corner + _STEPS, corner + _MASKS, last - first, target,
-        _apart(a[_C]), 4 * PANEL,
-    )  # fmt: skip
+    begins, moves, masks = corner + _SOURCES, corner + _STEPS, corner + _MASKS
+    target, apart, count = to + first * 4 * PANEL, _apart(a[_C]), last - first
+    if a[_DOWN] > 1:
+        spread_tiles(begins, moves, masks, count, target, apart, 4 * PANEL)
+    elif a[_ALONG] == 3:
+        spread_threes(begins, moves, masks, count, target, apart, 4 * PANEL)
+    else:
+        spread_fives(begins, moves, masks, count, target, apart, 4 * PANEL)
 
 
 @jit
@@ -117,10 +125,10 @@ def _spread_aside(
 ) -> None:
     """Transform one channel of two quads, whose rows are copied first."""
     sources, steps = longs(corner + _SOURCES), longs(corner + _STEPS)
-    for k in range(2 * POINTS):
-        image, row, column = position(a, one if k < POINTS else two)
+    for k in range(2 * a[_DEEP]):
+        image, row, column = position(a, one if k < a[_DEEP] else two)
         here = corner + _ASIDE + k * 4 * READ
-        at = row - a[_PH] + k % POINTS
+        at = row - a[_PH] + k % a[_DEEP]
         inside(a, image, channel, at, column - a[_PW], READ, here)
         sources[k], steps[k] = here, 0
     _spread(a, corner, 0, 1, to + channel * 4 * PANEL)
@@ -141,6 +149,22 @@ def _inputs(a: Any, corner: int, one: int, two: int, to: int) -> None:
 
 
 @jit
+def _gather(a: Any, source: int, apart: int, m: int, low: int, low_pitch: int, high: int,
+            high_pitch: int) -> Any:  # fmt: skip
+    """Make the outputs of two quads of channel ``m``."""
+    bias, limits = a[_B] + m * 4, a[_LIMITS]
+    if a[_DOWN] > 1:
+        return gather_tiles(
+            source, apart, bias, limits, low, low_pitch, high, high_pitch
+        )
+    if a[_ALONG] == 3:
+        return gather_threes(
+            source, apart, bias, limits, low, low_pitch, high, high_pitch
+        )
+    return gather_fives(source, apart, bias, limits, low, low_pitch, high, high_pitch)
+
+
+@jit
 def _outputs(a: Any, corner: int, one: int, two: int, count: int, low: int, high: int,
              sums: int, apart: int) -> int:  # fmt: skip
     """Write two quads, of which ``count`` are there; not 0 where one is not finite."""
@@ -148,16 +172,16 @@ def _outputs(a: Any, corner: int, one: int, two: int, count: int, low: int, high
     cut, cut_pitch = corner + _CUT, 4 * RUN
     rows, columns = extent(a, one)
     more_rows, more_columns = extent(a, two)
-    whole = rows == TILE and columns == RUN
-    more_whole = count == 2 and more_rows == TILE and more_columns == RUN
+    whole = rows == a[_TILE] and columns == RUN
+    more_whole = count == 2 and more_rows == a[_TILE] and more_columns == RUN
     out, more_out = (
         a[_Y] + output_at(a, one, low) * 4,
         a[_Y] + output_at(a, two, low) * 4,
     )
     wrong = 0
     for m in range(low, high):
-        wrong |= gather_tiles(
-            sums + (m - low) * 4 * PANEL, apart, a[_B] + m * 4, a[_LIMITS],
+        wrong |= _gather(
+            a, sums + (m - low) * 4 * PANEL, apart, m,
             out if whole else cut, pitch if whole else cut_pitch,
             more_out if more_whole else cut + TILE * cut_pitch,
             pitch if more_whole else cut_pitch,
@@ -180,7 +204,7 @@ def _finish(a: Any, corner: int, quad: int, quads: int, low: int, high: int) -> 
     while quads > 0:
         _, row, column = position(a, quad)
         count = min(quads, a[_COLUMNS] - column // RUN)
-        rows, n = min(TILE, a[_OH] - row), min(count * RUN, a[_OW] - column)
+        rows, n = min(a[_TILE], a[_OH] - row), min(count * RUN, a[_OW] - column)
         for m in range(low, high):
             shift = output_at(a, quad, m) * 4
             more = a[_MORE] + shift if a[_MORE] != 0 else 0
@@ -199,13 +223,13 @@ def _unit(a: Any, corner: int, first: int, quads: int, low: int, high: int,
     tiles = (a[_OC] + SUMS - 1) // SUMS
     inputs, apart = corner + _HEAD, _apart(a[_C])
     end = min(a[_OC], high * SUMS)
-    sums, sums_apart = inputs + PRODUCTS * apart, _apart((high - low) * SUMS)
+    sums, sums_apart = inputs + a[_PRODUCTS] * apart, _apart((high - low) * SUMS)
     if not held:
         for pair in range(0, QUADS, 2):
             # Quads that are not there repeat the last, so that nothing is left undefined.
             one, two = first + min(pair, quads - 1), first + min(pair + 1, quads - 1)
             _inputs(a, corner, one, two, inputs + pair * 4 * QUAD)
-    for k in range(PRODUCTS):
+    for k in range(a[_PRODUCTS]):
         for t in range(low, high):
             left = a[_POINTS] + (k * tiles + t) * a[_C] * 4 * SUMS
             to = sums + k * sums_apart + (t - low) * SUMS * 4 * PANEL
@@ -246,7 +270,7 @@ def winograd(a: Any, share: int, shares: int) -> None:
         unit = fetch_add(a[_COUNTER], 1)
 
 
-def unit_bytes(channels: int, each: int) -> int:
-    """Give the bytes of scratch that one share needs."""
+def unit_bytes(products: int, channels: int, each: int) -> int:
+    """Give the bytes of scratch that one share needs, for so many points."""
     rows = channels + 1 + -(-each // SUMS) * SUMS + 1
-    return _HEAD + PRODUCTS * rows * 4 * PANEL
+    return _HEAD + products * rows * 4 * PANEL
