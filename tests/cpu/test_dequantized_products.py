@@ -90,7 +90,7 @@ def test_scales_of_every_type(scale):
 
 
 @pytest.mark.parametrize(
-    ("k", "block"), [(100, 32), (70, 16), (33, 64), (47, 0), (16, 16)]
+    ("k", "block"), [(100, 32), (70, 16), (33, 64), (47, 0), (16, 16), (600, 48)]
 )
 @pytest.mark.parametrize("rows", [1, 17])
 def test_k_that_is_no_multiple_of_a_block(k, block, rows):

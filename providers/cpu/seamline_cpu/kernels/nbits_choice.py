@@ -9,6 +9,7 @@ import attrs
 
 from seamline.provider import Claim, NodeView, Refusal
 from seamline_cpu.instruction_sets import INT8, Choice, choose, lacking
+from seamline_cpu.kernels.nbits_plans import said
 
 __all__ = ["OPTION", "VARIANTS", "choice", "explained", "forced_by", "is_int8"]
 
@@ -60,8 +61,11 @@ def choice(level: int, forced: str | None, *, tiles: bool = True) -> Choice:
             raise ValueError(f"variant 'amx' was asked for, but {reason}")
         forced, aside = None, "; amx is for accuracy_level 3 and 4 of MatMulNBits only"
     made = choose(named, forced)
-    said = (_SAID if tiles else _SAID_PLAIN).get(level, _FLOAT)
-    return Choice(made.variant, f"{said}{aside}; {made.because}")
+    spoken = (_SAID if tiles else _SAID_PLAIN).get(level, _FLOAT)
+    because = f"{spoken}{aside}; {made.because}"
+    if not is_int8(level) and made.variant != "amx":
+        because = f"{because}; {said(made.variant)}"
+    return Choice(made.variant, because)
 
 
 def explained(
