@@ -61,8 +61,8 @@ def choice(level: int, forced: str | None, *, tiles: bool = True) -> Choice:
             raise ValueError(f"variant 'amx' was asked for, but {reason}")
         forced, aside = None, "; amx is for accuracy_level 3 and 4 of MatMulNBits only"
     made = choose(named, forced)
-    spoken = (_SAID if tiles else _SAID_PLAIN).get(level, _FLOAT)
-    because = f"{spoken}{aside}; {made.because}"
+    reason = (_SAID if tiles else _SAID_PLAIN).get(level, _FLOAT)
+    because = f"{reason}{aside}; {made.because}"
     if not is_int8(level) and made.variant != "amx":
         because = f"{because}; {said(made.variant)}"
     return Choice(made.variant, because)

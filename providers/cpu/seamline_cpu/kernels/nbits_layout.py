@@ -98,9 +98,11 @@ class CodeRows(Protocol):
     @property
     def shape(self) -> tuple[int, ...]:
         """Give N, blocks, and bytes of a block."""
+        ...
 
     def __getitem__(self, rows: slice, /) -> Array:
         """Give some rows, uint8."""
+        ...
 
 
 @attrs.frozen(eq=False)
