@@ -93,16 +93,12 @@ class Form:
 
 
 class CodeRows(Protocol):
-    """Rows of packed codes, made when they are asked for."""
+    """Rows of packed codes, (N, blocks, bytes of a block), made when they are asked for."""
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """Give N, blocks, and bytes of a block."""
-        ...
+    def shape(self) -> tuple[int, ...]: ...  # noqa: D102
 
-    def __getitem__(self, rows: slice, /) -> Array:
-        """Give some rows, uint8."""
-        ...
+    def __getitem__(self, rows: slice, /) -> Array: ...
 
 
 @attrs.frozen(eq=False)
