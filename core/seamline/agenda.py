@@ -123,41 +123,61 @@ def agenda(
     BuildError
         A provider that had claimed a node broke when it was asked with sizes known.
     """
-    needed = _needed(region, known)
-    due: list[Due] = []
-    resolved: list[str] = []
-    unused: list[str] = []
-    blocked: list[Node] = []
-    late: set[str] = set()
+    sorting = _Sorting(region, placement, providers, types, known)
     for node in region.nodes:
-        if all(name in known for name in node.writes):
-            resolved.append(node.name)
-            continue
-        if node.name not in needed:
-            unused.append(node.name)
-            continue
-        if any(name in late for name in node.reads):
-            blocked.append(node)
-            late.update(node.writes)
-            continue
-        choice = _choose(node, placement, providers, types, known)
-        alone = (
-            choice.provider == CORE
-            or choice.claim.sizes_at_run
-            or not _sized(node, types)
-        )
+        sorting.add(node)
+    return sorting.agenda()
+
+
+class _Sorting:
+    """Decides node by node, in order: what a node waits for comes before it."""
+
+    def __init__(
+        self,
+        region: Region,
+        placement: Placement,
+        providers: Mapping[str, Provider],
+        types: Mapping[str, ValueType | None],
+        known: Known,
+    ) -> None:
+        self.region, self.placement, self.providers = region, placement, providers
+        self.types, self.known = types, known
+        self.needed = _needed(region, known)
+        self.due: list[Due] = []
+        self.resolved: list[str] = []
+        self.unused: list[str] = []
+        self.blocked: list[Node] = []
+        self.late: set[str] = set()
+
+    def add(self, node: Node) -> None:
+        if all(name in self.known for name in node.writes):
+            self.resolved.append(node.name)
+        elif node.name not in self.needed:
+            self.unused.append(node.name)
+        elif any(name in self.late for name in node.reads):
+            self.blocked.append(node)
+            self.late.update(node.writes)
+        else:
+            self.due.append(self._due(node))
+
+    def _due(self, node: Node) -> Due:
+        choice = _choose(node, self.placement, self.providers, self.types, self.known)
+        by_core = choice.provider == CORE
+        alone = by_core or choice.claim.sizes_at_run or not _sized(node, self.types)
         if alone:
-            late.update(node.writes)
-        due.append(Due(node, choice, alone))
-    return Agenda(
-        region,
-        known,
-        tuple(due),
-        tuple(resolved),
-        tuple(unused),
-        tuple(blocked),
-        frozenset(late),
-    )
+            self.late.update(node.writes)
+        return Due(node, choice, alone)
+
+    def agenda(self) -> Agenda:
+        return Agenda(
+            self.region,
+            self.known,
+            tuple(self.due),
+            tuple(self.resolved),
+            tuple(self.unused),
+            tuple(self.blocked),
+            frozenset(self.late),
+        )
 
 
 def _needed(region: Region, known: Known) -> set[str]:

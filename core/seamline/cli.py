@@ -9,7 +9,8 @@ not one of seamline's own is looked for in the plugins, which only then are load
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any
+import warnings
+from typing import Annotated, Any, TextIO
 
 import typer
 from typer.core import TyperGroup
@@ -86,12 +87,27 @@ def main() -> None:
     Run the command line.
 
     An error that seamline raises on purpose is printed in one piece and ends with
-    status 1; anything else is a defect and keeps its traceback.
+    status 1; anything else is a defect and keeps its traceback. A warning is printed
+    as its text: there is no line of the user's to point at.
     """
     from seamline.errors import SeamlineError
 
     try:
-        app()
+        with warnings.catch_warnings():
+            warnings.showwarning = _print_warning
+            app()
     except SeamlineError as error:
         typer.echo(f"{type(error).__name__}: {error}", err=True)
         sys.exit(1)
+
+
+def _print_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    del filename, lineno, file, line
+    typer.echo(f"{category.__name__}: {message}", err=True)

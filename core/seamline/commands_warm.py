@@ -44,6 +44,8 @@ def warm(
         start = time.perf_counter()
         pipeline = options.open_pipeline(model, provider, pin, fallback)
         try:
+            for one in pipeline.providers.values():
+                getattr(one, "warming", _nothing)()
             feeds = options.feeds_for(pipeline, inputs, shape, dim, seed)
             said = _run(pipeline, feeds)
             facts = _facts(pipeline)
@@ -56,6 +58,10 @@ def warm(
         return
     for row in rows:
         _tell(row)
+
+
+def _nothing() -> None:
+    """Stand for ``warming`` where a provider has none."""
 
 
 def _whole(text: str) -> dict[str, Any]:

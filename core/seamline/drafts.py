@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -59,6 +59,7 @@ class Draft:
         domain: str = "",
         hint: str = "",
         outputs: int = 1,
+        absent: Collection[int] = (),
     ) -> ir.Value:
         """
         Draft a node; give its first output.
@@ -69,6 +70,8 @@ class Draft:
             Type of each output.
         hint
             What it is for; empty for the node that takes the first old node's name.
+        absent
+            Outputs that are left out.
         """
         given = [
             one
@@ -78,7 +81,10 @@ class Draft:
         ]
         made = [ir.Value() for _ in range(outputs)]
         label = self.work.free_name(f"{self.name}.{hint}") if hint else self.name
-        for value in made:
+        for index, value in enumerate(made):
+            if index in absent:
+                value.name = ""
+                continue
             value.name = self.work.free_name(f"{label}.out")
             self._typed(value, kind)
         node = ir.Node(domain, op_type, inputs, given, outputs=made, name=label)

@@ -18,7 +18,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
-import numpy as np
 
 from seamline.errors import BuildError, ContractError, KernelError, RecordingError
 from seamline.kernel_table import Call, Kernel, KernelTable, Run
@@ -40,7 +39,8 @@ from seamline.provider import (
     SegmentSpec,
     View,
 )
-from seamline.tensors import TensorType, ValueType, numpy_dtype
+from seamline.simple_kernels import bind_simple, finds_sizes, named_results
+from seamline.tensors import ValueType
 
 __all__ = [
     "Call",
@@ -170,9 +170,9 @@ class KernelSegment:
                 workspaces.get(node.name),
             )
             try:
-                self._finds_sizes = _finds_sizes(kernel, call)
+                self._finds_sizes = finds_sizes(kernel, call)
                 runs.append(
-                    _simple(kernel, call, self.provider, finds=self._finds_sizes)
+                    bind_simple(kernel, call, self.provider, finds=self._finds_sizes)
                     if kernel.simple
                     else kernel.function(call)
                 )
@@ -190,7 +190,7 @@ class KernelSegment:
         except (Exception, SystemExit) as error:
             index = len(self._runs) - operator.length_hint(calls) - 1
             raise self._failed(KernelError, self.spec.nodes[index], error) from error
-        return _named(self.spec.nodes[-1], result) if self._finds_sizes else None
+        return named_results(self.spec.nodes[-1], result) if self._finds_sizes else None
 
     def timed(self, clock: Callable[[], int], report: Callable[..., None]) -> None:
         """
@@ -232,73 +232,3 @@ class KernelSegment:
             segment=self.spec.name,
             node=node.name,
         )
-
-
-def _finds_sizes(kernel: Kernel, call: Call) -> bool:
-    """Tell whether the kernel allocates its outputs; raise where it must and cannot."""
-    names = call.view.node.outputs
-    missing = [n for n, a in zip(names, call.outputs, strict=True) if n and a is None]
-    if missing and not kernel.simple:
-        given = ", ".join(str(kind) if kind else "-" for kind in call.view.inputs)
-        raise ValueError(
-            f"inputs of {given} give no size for output {missing[0]!r}, and its kernel "
-            "does not find sizes itself"
-        )
-    return kernel.sizes_at_run or bool(missing)
-
-
-def _simple(kernel: Kernel, call: Call, provider: str, *, finds: bool) -> Run:
-    """Bind a kernel of arrays: call it, and copy what it gives to where it belongs."""
-    chosen = dict(call.view.attributes)
-    if kernel.parameters and "since_version" in kernel.parameters:
-        chosen["since_version"] = call.view.since_version
-    function, inputs = kernel.function, tuple(map(_read_only, call.inputs))
-    if finds:
-        return lambda: function(*inputs, **chosen)
-
-    outputs = call.outputs
-
-    def run() -> None:
-        given = function(*inputs, **chosen)
-        results = given if isinstance(given, tuple) else (given,)
-        for index, target in enumerate(outputs):
-            if target is None:
-                continue
-            result = np.asarray(results[index])
-            if result.shape != target.shape or result.dtype != target.dtype:
-                raise ContractError(
-                    provider,
-                    f"its kernel's output {index} is {result.dtype}{list(result.shape)}, "
-                    f"the plan says {target.dtype}{list(target.shape)}",
-                )
-            target[...] = result
-
-    return run
-
-
-def _read_only(view: View) -> View:
-    """Give an input that its kernel cannot write by mistake: others may read it after."""
-    if isinstance(view, np.ndarray) and view.flags.writeable:
-        view = view.view()
-        view.flags.writeable = False
-    return view
-
-
-def _named(node: NodeView, result: object) -> Mapping[str, Array]:
-    """Give what a kernel found by output name, as arrays of the declared type."""
-    results = result if isinstance(result, tuple) else (result,)
-    named = {}
-    for name, kind, value in zip(
-        node.node.outputs, node.outputs, results, strict=False
-    ):
-        if not name:
-            continue
-        dtype = numpy_dtype(kind.dtype) if isinstance(kind, TensorType) else None
-        array = np.asarray(value)
-        if dtype is not None and array.dtype != dtype:
-            raise KernelError(
-                f"output {name!r} is {array.dtype}, its type says {dtype}",
-                node=node.name,
-            )
-        named[name] = array
-    return named

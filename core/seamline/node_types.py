@@ -15,6 +15,7 @@ import numpy as np
 import onnx_ir as ir
 
 from seamline.constants import Values
+from seamline.declared_types import held, is_open, is_sized
 from seamline.errors import PlanError
 from seamline.graph import Graph, Node
 from seamline.ir_types import IrTypes, forget
@@ -26,18 +27,12 @@ from seamline.onnx_inference import (
     refined,
     strays,
 )
-from seamline.operand_types import operands_differ, unlike_declared
+from seamline.operand_types import operands_differ
 from seamline.provider import Array, NodeView, view_of
 from seamline.repetition import form_of
-from seamline.tensors import (
-    TensorType,
-    ValueType,
-    dtype_name,
-    numpy_dtype,
-    unheld,
-)
+from seamline.tensors import TensorType, ValueType, dtype_name, numpy_dtype
 
-__all__ = ["Infer", "NodeTypes", "Types", "is_sized", "merged"]
+__all__ = ["Infer", "NodeTypes", "Types"]
 
 #: Views: the output is the input's bytes, so a constant's view is a constant.
 _VIEWS = frozenset({"Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten"})
@@ -155,7 +150,7 @@ class NodeTypes:
         for index, name in enumerate(node.outputs):
             if name:
                 kind = found[index] if index < len(found) else None
-                self.types[name] = _held(node, name, kind, self.graph.types.get(name))
+                self.types[name] = held(node, name, kind, self.graph.types.get(name))
                 self._placed.add(name)
                 if index >= len(told) or self.types[name] != told[index]:
                     self.notes.tell(self.graph.values[name], self.types[name])
@@ -206,7 +201,7 @@ class NodeTypes:
         asked = [k for n, k in zip(node.outputs, found, strict=False) if n]
         if node.bodies or not is_defined(node):
             return found
-        if None not in asked and not any(map(_is_open, asked)):
+        if None not in asked and not any(map(is_open, asked)):
             return found
         ready = all(not n or is_sized(self.types.get(n)) for n in node.inputs)
         if None not in asked and not ready:
@@ -266,47 +261,3 @@ class NodeTypes:
         return ", ".join(
             str(self.types.get(n) or "?") if n else "-" for n in node.inputs
         )
-
-
-def _held(
-    node: Node, name: str, found: ValueType | None, declared: ValueType | None
-) -> ValueType | None:
-    """Give an output's type, if it is as declared and there can be an array of it."""
-    if unlike_declared(found, declared):
-        raise PlanError(
-            f"node {node.name!r} ({node.qualified_op}): its output {name!r} is declared as "
-            f"{declared}, and it gives {found}"
-        )
-    kind = merged(found, declared)
-    if reason := unheld(kind):
-        raise PlanError(
-            f"node {node.name!r} ({node.qualified_op}): its output {name!r} comes to "
-            f"{kind}: {reason}"
-        )
-    return kind
-
-
-def merged(found: ValueType | None, declared: ValueType | None) -> ValueType | None:
-    """Fill from the file's declaration what inference left open: type and rank."""
-    if found is None:
-        if isinstance(declared, TensorType) and declared.shape is not None:
-            # A declared size may be a leftover of another input size; a type is not.
-            return TensorType(declared.dtype, (None,) * len(declared.shape))
-        return declared
-    if (
-        isinstance(found, TensorType)
-        and found.shape is None
-        and isinstance(declared, TensorType)
-        and declared.shape is not None
-    ):
-        return TensorType(found.dtype, (None,) * len(declared.shape))
-    return found
-
-
-def is_sized(kind: ValueType | None) -> bool:
-    """Tell whether a type is a tensor's, with every size known."""
-    return isinstance(kind, TensorType) and kind.is_sized
-
-
-def _is_open(kind: ValueType | None) -> bool:
-    return isinstance(kind, TensorType) and not kind.is_sized

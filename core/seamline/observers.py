@@ -14,6 +14,8 @@ from typing import Any
 import attrs
 import pluggy
 
+from seamline.caller import caller_level
+
 __all__ = ["Observers", "PluginWarning", "one_line"]
 
 
@@ -116,5 +118,5 @@ class Observers:
             f"plugin {plugin!r}: {hook} raised {one_line(error)}. "
             "It is told nothing more in this process.",
             PluginWarning,
-            stacklevel=4,
+            stacklevel=caller_level(),
         )

@@ -4,8 +4,7 @@ Element types that a node's signature ties together, held against each other.
 ONNX names element types by parameters: the inputs of ``Add`` are both ``T``. Kernels look
 at one of them and read the bytes of the others as if they were of the same type, so a
 node whose operands differ is refused before anyone is asked about it, on every provider
-alike. A value that is declared as another type than its node gives is refused as well:
-whoever reads the declaration would be misled.
+alike.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import onnx
 from seamline.graph import Node
 from seamline.tensors import TensorType, ValueType
 
-__all__ = ["operands_differ", "unlike_declared"]
+__all__ = ["operands_differ"]
 
 _VARIADIC = onnx.defs.OpSchema.FormalParameterOption.Variadic
 
@@ -62,10 +61,3 @@ def operands_differ(node: Node, types: Mapping[str, ValueType | None]) -> str:
                 f"takes both of one type ({parameter}). To fix: put a Cast before one"
             )
     return ""
-
-
-def unlike_declared(found: ValueType | None, declared: ValueType | None) -> bool:
-    """Tell whether a value is declared as another element type than its node gives."""
-    if not isinstance(found, TensorType) or not isinstance(declared, TensorType):
-        return False
-    return found.dtype != declared.dtype

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import threading
 import time
-import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,23 +19,24 @@ import numpy as np
 
 from seamline.claims import Claims
 from seamline.engine import Capture, Engine
-from seamline.errors import BuildError, RunError, SeamlineError
+from seamline.errors import RunError, SeamlineError
 from seamline.folding import Folding
 from seamline.graph import Graph
 from seamline.levels import GraphOptimizationLevel
+from seamline.notes import Notes, SeamlineWarning
 from seamline.opened import Opened
 from seamline.optimization import Optimized
 from seamline.placement import Placement
 from seamline.planned import Plan
-from seamline.preparation import Fallback, Source, devices_of, prepare
+from seamline.preparation import Fallback, Source, prepare
 from seamline.provider import Provider
-from seamline.replacing import replace
+from seamline.rerouting import Rerouting
 from seamline.runner import Runner
 from seamline.samples import weightless_feeds
 from seamline.seam_policy import SeamPolicy
 from seamline.tensors import ValueType
 from seamline.timings import Profile, Timings
-from seamline.variants import Variant, Variants
+from seamline.variants import Variants
 
 if TYPE_CHECKING:
     from seamline.explain import Explanation
@@ -44,12 +44,6 @@ if TYPE_CHECKING:
     from seamline.settings import Settings
 
 __all__ = ["Fallback", "Pipeline", "SeamlineWarning"]
-
-_REPLACEMENTS = 16  # builds that may fail before a session gives up
-
-
-class SeamlineWarning(UserWarning):
-    """Something was done another way than asked for, and says why."""
 
 
 @attrs.define(eq=False)
@@ -59,23 +53,15 @@ class Pipeline:
 
     Attributes
     ----------
-    types
-        What is known of each value's type before any feed.
-    notes
-        What was dropped, moved or left, and why; shown by ``explain``.
     optimized
         What was rewritten before providers were asked; ``graph`` is its graph.
     """
 
     graph: Graph
     opened: Opened
-    fallback: Fallback
-    pins: Mapping[str, str]
-    notes: list[str]
-    claims: Claims
-    placement: Placement
     variants: Variants
     optimized: Optimized
+    _routes: Rerouting
     _stack: ExitStack
     _lock: threading.RLock = attrs.field(factory=threading.RLock)
     _closed: bool = False
@@ -137,10 +123,7 @@ class Pipeline:
         ModelError, ProviderError, PlanError
             See :mod:`seamline.errors`.
         """
-        if type(programs) is not int or programs < 1:
-            raise ValueError(
-                f"programs= is a count, 1 or more; it was given {programs!r}"
-            )
+        _check_count(programs)
         policy = SeamPolicy(seams, max_seams)
         with ExitStack() as stack:
             ready = prepare(
@@ -148,19 +131,38 @@ class Pipeline:
                 level=graph_optimization_level, accuracy_level=accuracy_level,
                 deadline=deadline, settings=settings, plugins=plugins,
             )  # fmt: skip
+            notes = Notes(fallback == "warn")
             capture = Capture(record, verify_capture)
             variants = Variants(
                 ready.graph, ready.opened, ready.placement, policy, programs, capture
             )
             stack.callback(variants.close)
             variants.of(frozenset(), ready.constants)
-            self = cls(
-                ready.graph, ready.opened, fallback, ready.pins, [], ready.claims,
-                ready.placement, variants, ready.optimized, stack,
+            routes = Rerouting(
+                ready.opened, fallback, ready.pins, ready.claims, ready.placement,
+                variants, notes,
             )  # fmt: skip
-            self._note(*ready.notes)
+            self = cls(
+                ready.graph, ready.opened, variants, ready.optimized, routes, stack
+            )
+            notes.add(*ready.notes)
             self._stack = stack.pop_all()
         return self
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """Give what was dropped, moved or left, and why; shown by ``explain``."""
+        return tuple(self._routes.notes.texts)
+
+    @property
+    def claims(self) -> Claims:
+        """Give what each provider said of each node."""
+        return self._routes.claims
+
+    @property
+    def placement(self) -> Placement:
+        """Give the provider of each node; nodes that could not be built have moved."""
+        return self._routes.placement
 
     @property
     def types(self) -> Mapping[str, ValueType | None]:
@@ -238,7 +240,7 @@ class Pipeline:
             if self._closed:
                 raise RunError(f"the pipeline of {self.graph.name!r} is closed")
             try:
-                results = self._run(feeds, profile)
+                results = self._routes.run(feeds, profile)
             except SeamlineError as raised:
                 error = raised
                 raise
@@ -253,53 +255,8 @@ class Pipeline:
             )
         return given
 
-    def _run(self, feeds: Mapping[str, Any], profile: Profile | None) -> dict[str, Any]:
-        for _ in range(_REPLACEMENTS):
-            runner = self._variant_for(feeds).runner
-            inputs = {name: feeds[name] for name in runner.region.inputs}
-            try:
-                return runner.run(inputs, {}, self.opened.watching(profile))
-            except BuildError as error:
-                if self.fallback == "error" or not self._replaced(error):
-                    raise
-        raise RunError(f"{_REPLACEMENTS} builds failed; see the notes of explain()")
-
-    def _variant_for(self, feeds: Mapping[str, Any]) -> Variant:
-        fed = self.variants.fed(feeds)
-        made = self.variants.of(fed)
-        left = made.folding.left
-        if fed and left and left != self.folding.left:
-            note = f"with {', '.join(sorted(fed))} fed: {left}"
-            if note not in self.notes:
-                self._note(note)
-        return made
-
     def _finished(self, start: int, error: BaseException | None) -> None:
         self.opened.run_finished(start, time.perf_counter_ns(), error)
-
-    # -- nodes whose provider failed ------------------------------------------------------
-
-    def _replaced(self, error: BuildError) -> bool:
-        """Give a failed segment's nodes to others; tell whether that was possible."""
-        found = replace(
-            error,
-            self.claims,
-            self.placement,
-            devices_of(self.opened),
-            named=self.opened.named,
-            pins=self.pins,
-        )
-        if found is None:
-            return False
-        self.claims, self.placement = found.claims, found.placement
-        self._note(*found.notes)
-        self.variants.place(self.placement)
-        return True
-
-    def _note(self, *notes: str) -> None:
-        self.notes.extend(notes)
-        for note in notes if self.fallback == "warn" else ():
-            warnings.warn(note, SeamlineWarning, stacklevel=6)
 
     # -- explaining ----------------------------------------------------------------------
 
@@ -340,3 +297,8 @@ class Pipeline:
         with self._lock:
             self._closed = True
             self._stack.close()
+
+
+def _check_count(programs: object) -> None:
+    if type(programs) is not int or programs < 1:
+        raise ValueError(f"programs= is a count, 1 or more; it was given {programs!r}")

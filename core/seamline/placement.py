@@ -129,35 +129,54 @@ def place(
         Nodes that no provider claims; lists every refusal.
     """
     nodes = list(claims.graph.walk())
-    pinned = pinned_nodes(nodes, pins or {}, devices)
-    made = {name for node in nodes for name in node.writes}
+    placing = _Placing(
+        claims,
+        devices,
+        pinned_nodes(nodes, pins or {}, devices),
+        rates or {},
+        frozenset([name for node in nodes for name in node.writes]),
+    )
     choices: dict[str, Choice] = {}
     unclaimed: dict[str, str] = {}
     fallbacks: dict[str, Mapping[str, str]] = {}
     for node in nodes:
-        offers = claims.answers[node.name]
-        if CORE in offers:
-            refuse_pin(node, pinned.get(node.name))
-            choices[node.name] = _core_choice(claims, node)
-            continue
-        if (open_yet := _open_yet(claims, node, made)) and not claims.offers(node.name):
-            choices[node.name] = _later(devices, open_yet, pinned.get(node.name))
-            continue
-        if node.name in pinned:
-            choices[node.name] = _keep_pin(claims, devices, node, *pinned[node.name])
-            continue
-        choice = _choose(claims, node, devices, rates or {})
+        choice = placing.choice(node)
         if choice is None:
             unclaimed[node.name] = node.qualified_op
             continue
         choices[node.name] = choice
-        if named and choice.provider not in named:
+        asked = not (choice.pinned or choice.is_open or choice.provider == CORE)
+        if named and asked and choice.provider not in named:
             fallbacks[node.name] = claims.refusals(node.name)
     if unclaimed:
         raise UnclaimedNodeError(
             unclaimed, {name: claims.refusals(name) for name in unclaimed}
         )
     return Placement(claims, tuple(devices), choices, fallbacks)
+
+
+@attrs.frozen(eq=False)
+class _Placing:
+    """What a node's choice depends on; ``made`` are the values that nodes write."""
+
+    claims: Claims
+    devices: Mapping[str, Device]
+    pinned: Mapping[str, tuple[str, str]]
+    rates: Mapping[str, Rates]
+    made: frozenset[str]
+
+    def choice(self, node: Node) -> Choice | None:
+        """Choose who runs a node; None where nobody claims it."""
+        claims, pin = self.claims, self.pinned.get(node.name)
+        if CORE in claims.answers[node.name]:
+            refuse_pin(node, pin)
+            return _core_choice(claims, node)
+        open_yet = _open_yet(claims, node, self.made)
+        if open_yet and not claims.offers(node.name):
+            return _later(self.devices, open_yet, pin)
+        if pin is not None:
+            return _keep_pin(claims, self.devices, node, *pin)
+        return _choose(claims, node, self.devices, self.rates)
 
 
 def _open_yet(claims: Claims, node: Node, made: Container[str]) -> str:

@@ -252,5 +252,3 @@ class _Making:
                 made = {n for name in step.nodes for n in nodes[name].writes}
                 names |= made - set(step.outputs)
         return frozenset(names)
-
-    # -- who reads what where ------------------------------------------------------------

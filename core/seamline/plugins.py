@@ -14,6 +14,7 @@ from typing import Any
 
 import attrs
 
+from seamline.caller import caller_level
 from seamline.errors import ProviderClashError, UnknownProviderError, near
 from seamline.observers import Observers, PluginWarning
 from seamline.offers import Blocked, Offered, Origin, PluginFailure
@@ -114,7 +115,7 @@ class Plugins:
         lines = "".join(f"\n  {failure}" for failure in self.failures)
         text = f"plugins set aside:{lines}\n`seamline providers` shows each traceback; "
         text += "block or uninstall what you do not need"
-        warnings.warn(text, PluginWarning, stacklevel=3)
+        warnings.warn(text, PluginWarning, stacklevel=caller_level())
 
     def _hint(self, name: str) -> str:
         wanted = normal_name(name)

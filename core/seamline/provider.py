@@ -242,8 +242,9 @@ class Provider(Protocol):
         It may have ``facts()``, a mapping of what it found and chose while running, such
         as how many threads it really has; ``explain`` shows it once a model has run. One
         that compiles may have ``warm()``, which compiles all that it has and says so in a
-        line, and ``cached()``, a mapping that counts what was compiled and what loaded:
-        ``seamline warm`` uses both.
+        line; ``warming()``, after which it may take every core to compile what models
+        need; and ``cached()``, a mapping that counts what was compiled and what loaded:
+        ``seamline warm`` uses them.
     owns_intermediates
         It finds its own room for values inside a segment (a whole-segment compiler).
     """

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
+from seamline.caller import caller_level
 from seamline.discovery import discover
 from seamline.errors import ProviderError
 from seamline.plugins import Plugins
@@ -63,7 +64,7 @@ def choose_providers(
         if key in chosen:
             warnings.warn(
                 f"provider {name!r} is named twice; the later entry is ignored",
-                stacklevel=5,
+                stacklevel=caller_level(),
             )
             continue
         chosen[key] = (name, options)
@@ -71,9 +72,7 @@ def choose_providers(
             options.setdefault(_THREADS, num_threads)
             taken = True
     if num_threads and not taken:
-        warn_unused(
-            "SessionOptions", [f"intra_op_num_threads={num_threads}"], stacklevel=6
-        )
+        warn_unused("SessionOptions", [f"intra_op_num_threads={num_threads}"])
     return tuple(chosen.values())
 
 

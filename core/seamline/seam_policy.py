@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import attrs
 
+from seamline.caller import caller_level
 from seamline.errors import SeamError
 from seamline.planned import Plan
 
@@ -75,4 +76,4 @@ class SeamPolicy:
         if self.limit is not None and count > self.limit:
             raise SeamError(f"{text}\nmax_seams={self.limit} is exceeded")
         if self.seams == "warn":
-            warnings.warn(text, SeamWarning, stacklevel=5)
+            warnings.warn(text, SeamWarning, stacklevel=caller_level())

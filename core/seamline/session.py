@@ -250,7 +250,7 @@ class InferenceSession(SessionFacts):
         options: RunOptions | None,
     ) -> list[Any]:
         if options is not None:
-            warn_unused("RunOptions", options.unused(), stacklevel=4)
+            warn_unused("RunOptions", options.unused())
             if options.terminate:
                 raise RunError("the run was terminated: RunOptions.terminate is set")
         with self._lock:

@@ -187,9 +187,7 @@ def take_keywords(given: Mapping[str, Any]) -> None:
                 name, (*_IGNORED_KEYWORDS, "pins", "fallback", "seams", "limits")
             )
             raise TypeError(f"InferenceSession takes no keyword {name!r}{guess}")
-    warn_unused(
-        "InferenceSession", (f"{k}={v!r}" for k, v in given.items()), stacklevel=4
-    )
+    warn_unused("InferenceSession", (f"{k}={v!r}" for k, v in given.items()))
 
 
 _IGNORED_KEYWORDS = ("disabled_optimizers", "enable_fallback", "read_config_from_model")

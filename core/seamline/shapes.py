@@ -20,8 +20,9 @@ from collections.abc import Iterable, Mapping
 import attrs
 
 from seamline.constants import Values
+from seamline.declared_types import is_sized, merged
 from seamline.graph import Graph, Node
-from seamline.node_types import Infer, NodeTypes, Types, is_sized, merged
+from seamline.node_types import Infer, NodeTypes, Types
 from seamline.provider import Array
 from seamline.tensors import TensorType, ValueType
 

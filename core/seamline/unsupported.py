@@ -11,6 +11,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable
 
+from seamline.caller import caller_level
 from seamline.errors import SeamlineError
 
 __all__ = [
@@ -47,12 +48,12 @@ class UnusedOptionWarning(UserWarning):
     """Options were set that change nothing here; the message names them."""
 
 
-def warn_unused(where: str, names: Iterable[str], *, stacklevel: int = 3) -> None:
+def warn_unused(where: str, names: Iterable[str]) -> None:
     """Name options that were set and change nothing, in one warning; none, no warning."""
     given = list(names)
     if given:
         warnings.warn(
             f"{where}: no effect in seamline: {', '.join(given)}",
             UnusedOptionWarning,
-            stacklevel=stacklevel,
+            stacklevel=caller_level(),
         )

@@ -16,6 +16,7 @@ GROUPS = {
     "contract": "seamline_testing.contract_checks",
     "claims": "seamline_testing.claims_checks",
     "numerics": "seamline_testing.numerics",
+    "int4": "seamline_testing.int4_checks",
     "partition": "seamline_testing.partition_checks",
     "transfers": "seamline_testing.transfers_checks",
     "capture": "seamline_testing.capture_checks",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
+from seamline_testing.int4_table import EXPLAINED, int4_table
 from seamline_testing.report import Report
 from seamline_testing.results import Outcome, Result
 
@@ -29,6 +30,7 @@ def to_markdown(report: Report) -> str:
         *_short(report),
         *_declared(report),
         *_judges(report),
+        *_int4(report),
         *_operators(report),
     ]
     return "\n".join(parts) + "\n"
@@ -117,6 +119,16 @@ def _judges(report: Report) -> Iterator[str]:
         yield "## Who judged"
         yield ""
         yield from _table(["judge", "values"], judges.most_common())
+
+
+def _int4(report: Report) -> Iterator[str]:
+    head, rows = int4_table(report.results)
+    if rows:
+        yield "## Products by packed weights"
+        yield ""
+        yield EXPLAINED
+        yield ""
+        yield from _table(head, rows)
 
 
 def _operators(report: Report) -> Iterator[str]:

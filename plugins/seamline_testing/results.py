@@ -62,7 +62,7 @@ class Finding:
     Attributes
     ----------
     said
-        The reason in one line; empty only for a plain pass.
+        The reason in one line; of a pass, what was counted, or nothing.
     judge
         Whose values it was held to: ``definition``, or the two that agreed, as in
         ``onnxruntime+stored``; empty where no value was judged.
@@ -86,7 +86,8 @@ class Check:
     id
         Unique in the kit and stable over versions: reports are compared by it.
     group
-        ``contract``, ``claims``, ``numerics``, ``partition``, ``transfers`` or ``capture``.
+        ``contract``, ``claims``, ``numerics``, ``int4``, ``partition``, ``transfers`` or
+        ``capture``.
     run
         Asks it. What it raises is a fault of the kit, not of the provider.
     operator, opset, dtype

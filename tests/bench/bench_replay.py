@@ -1,7 +1,11 @@
 """
-Counts what a replay of real models still does in Python.
+What a replay costs beside its kernels, and what it still does in Python.
 
-    python -m tests.bench.bench_replay [--threads 2] [--no-record] [MODEL ...]
+    python -m tests.bench.bench_replay [--threads 2] [--rounds 300] [--no-record] [MODEL ...]
+
+First a command of a recorded list, alone and with a second thread in step; then what a run
+of a recorded chain takes outside of its list; then whether a profile leaves anything behind;
+then the calls.
 
 Of each recorded segment, those of control flow's bodies too: its nodes, the commands in its
 lists, the lists, the nodes left in Python, and the calls that ``sys.setprofile`` sees while
@@ -14,12 +18,14 @@ import argparse
 import sys
 
 import numpy as np
+from tests.bench.bench_run_loop import commands, outside, recorded_chain
 from tests.bench.chains import chain
-from tests.bench.measuring import machine, table, write_record
+from tests.bench.measuring import alternating, machine, table, write_record
 from tests.models.fetched import NotThereError
 from tests.models.inputs import BY_NAME
 
 import seamline
+from seamline.profiling import Profile
 from seamline_cpu.commands import Native
 
 CHAINS = (8, 200)
@@ -97,13 +103,39 @@ def row_of(name, session, feeds):
     return row
 
 
+def profiled(nodes, rounds):
+    """Give rows: a replay before its session is profiled, its profiled run, and after."""
+    session, feeds, replay = recorded_chain(nodes)
+    rows = []
+
+    def row(what, run, rounds):
+        times = alternating({"": run}, rounds=rounds, warmups=5)[""]
+        rows.append((what, f"{times.median * 1e6:.1f}", f"{times.best * 1e6:.1f}"))
+        print(*rows[-1], sep="  ", flush=True)
+
+    row("replay, never profiled", replay, rounds)
+    row("a run with a profile", traced(session, feeds), rounds // 10)
+    row("replay afterwards", replay, rounds)
+    return rows
+
+
+def traced(session, feeds):
+    """Give a run under a profile, as ``seamline run --profile`` makes it."""
+    pipeline = session._pipeline
+    return lambda: pipeline.run(feeds, profile=Profile("bench"))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("models", nargs="*", metavar="MODEL", help=", ".join(BY_NAME))
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=300)
     parser.add_argument("--no-record", action="store_true")
     chosen = parser.parse_args()
     facts, rows, missing = machine(), [], []
+    costs = commands(rounds=chosen.rounds)
+    beside = outside(CHAINS[-1], 10 * chosen.rounds)
+    traces = profiled(CHAINS[-1], 10 * chosen.rounds)
     providers = [("cpu", {"num_threads": chosen.threads})]
     for length in CHAINS:
         session = seamline.InferenceSession(chain(length), providers=providers)
@@ -123,6 +155,15 @@ def main():
         "replays in a run", "their Python calls", "their compiled calls",
     )  # fmt: skip
     sections = [
+        "A command of a list of 1,000, on one thread and on two. With two shares of equal "
+        "work, what a command takes beyond the work of one share is the price of the step.",
+        table(("command", "µs, median", "µs, best"), costs),
+        f"A recorded chain of {CHAINS[-1]} nodes: a run, what its list of commands takes, and "
+        "what is left: feeds, the copy of the result, and the session's own calls.",
+        table(("what", "µs, median", "µs, best"), beside),
+        "The same chain under a profile, which has a list of its own in which every share "
+        "reads the clock, and its replay before and after.",
+        table(("what", "µs, median", "µs, best"), traces),
         "What the replays in one run call, as `sys.setprofile` counts it. Nodes "
         "that were folded, resolved while planning, or that only rename bytes have no command.",
         table(head, rows),
@@ -130,7 +171,11 @@ def main():
     if missing:
         sections.append("Not measured:\n\n" + "\n".join(missing))
     if not chosen.no_record:
-        print(write_record("replay", "Python in a replay", sections, facts))
+        print(
+            write_record(
+                "replay", "What a replay costs beside its kernels", sections, facts
+            )
+        )
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import warnings
 from html.parser import HTMLParser
 
 import numpy as np
@@ -158,6 +159,17 @@ def test_providers_take_options_and_pins_place_nodes(seamline, model):
 # -- explain -------------------------------------------------------------------------------
 
 PINNED = ("-p", "cpu", "-p", "reference", "--pin", "Abs=reference")
+
+
+def test_a_warning_is_printed_as_text_without_a_line_of_code(seamline, model):
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        status, _, said = seamline(
+            "run", model, "--provider", "doubler", "--fallback", "warn"
+        )
+    assert status == 0
+    assert said.startswith("SeamlineWarning: dropped: provider 'doubler': no plugin")
+    assert ".py:" not in said
 
 
 def test_an_explanation_is_text_for_people(seamline, model):

@@ -20,9 +20,9 @@ from seamline_cpu.integer_transforms import (
 )
 from seamline_cpu.kernels import TABLE
 from seamline_cpu.kernels.convolution import compact
-from seamline_cpu.kernels.convolution_words import suits_words
 from seamline_cpu.kernels.transformed_blocks import suits_transformed, sums_fit
 from seamline_cpu.kernels.windows import window_of
+from seamline_cpu.kernels.word_blocks import suits_words
 
 RNG = np.random.default_rng(11)
 

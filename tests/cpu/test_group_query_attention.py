@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import onnx.helper as oh
 import pytest
-from onnx import TensorProto
+from onnx import TensorProto, numpy_helper
 from tests.cpu.movement import Bound, agrees, give, node_of
 
 from seamline.errors import SeamlineError
@@ -235,12 +235,10 @@ def test_counted_rows_are_the_only_ones_that_enter_the_cache():
     is_as_defined(inputs)
 
 
-def test_a_long_prompt_is_cut_into_pieces_that_agree_with_the_whole(monkeypatch):
-    inputs = node_inputs(9, [13], capacity=6)
-    for size in (1, 3 * HEADS * 14):
-        monkeypatch.setattr("seamline_cpu.kernels.group_query_attention._SCORES", size)
-        is_as_defined(inputs)
-        is_as_defined(inputs, local_window_size=4)
+def test_many_keys_are_taken_block_by_block():
+    inputs = node_inputs(9, [413], capacity=410)
+    is_as_defined(inputs)
+    is_as_defined(inputs, local_window_size=250)
 
 
 def test_normalised_heads_are_divided_by_their_root_mean_square():
@@ -301,6 +299,25 @@ def test_a_past_longer_than_its_buffer_is_an_error():
     like = [inputs[0], *[np.zeros((1, KV, 50, SIZE), np.float32)] * 2]
     with pytest.raises(SeamlineError, match=r"seqlens_k of entry 0 is 40.* 4 rows"):
         give("GroupQueryAttention", inputs, like, **FORM)
+
+
+@pytest.mark.parametrize("total", [11, 10**9, 2**31 - 1])
+@pytest.mark.parametrize("known", [False, True], ids=["fed", "constant"])
+def test_more_tokens_than_there_can_be_are_an_error_and_no_allocation(total, known):
+    inputs = node_inputs(1, [3, 3], capacity=9, total=total)
+    feeds = {f"x{i}": x for i, x in enumerate(inputs) if x is not None}
+    model = model_of(inputs)
+    if known:
+        model.graph.initializer.append(numpy_helper.from_array(feeds.pop("x6"), "x6"))
+        kept = [i for i in model.graph.input if i.name != "x6"]
+        del model.graph.input[:]
+        model.graph.input.extend(kept)
+    pipeline = Pipeline.open(model, providers=["cpu"])
+    try:
+        with pytest.raises(SeamlineError, match=f"total_sequence_length is {total}"):
+            pipeline.run(feeds)
+    finally:
+        pipeline.close()
 
 
 def test_a_position_beyond_the_rotary_tables_is_an_error():

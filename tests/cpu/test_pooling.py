@@ -63,6 +63,10 @@ CASES = {
     "rows_of_several_vectors": ((1, 2, 6, 83), {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]}),
     "windows_that_begin_and_end_in_padding": ((1, 1, 4, 21), {"kernel_shape": [2, 2], "strides": [1, 1], "pads": [1, 1, 1, 1]}),
     "whole_rows_of_less_than_a_vector": ((1, 3, 13, 7), {"kernel_shape": [7, 7]}),
+    "short_rows_in_one_strip": ((2, 5, 13, 13), {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [0, 1, 1, 0]}),
+    "blocks_of_rows": ((1, 2, 150, 101), {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]}),
+    "stride_of_three": ((1, 3, 17, 29), {"kernel_shape": [3, 3], "strides": [3, 3], "pads": [1, 1, 0, 1]}),
+    "rows_beyond_the_window": ((1, 2, 12, 12), {"kernel_shape": [2, 2], "strides": [1, 3]}),
     "one_axis": ((2, 3, 20), {"kernel_shape": [4], "strides": [3], "pads": [1, 2]}),
     "three_axes": ((1, 2, 4, 5, 6), {"kernel_shape": [2, 3, 2], "strides": [1, 2, 2]}),
 }  # fmt: skip
@@ -98,6 +102,14 @@ def test_mean_of_each_window(name, include):
     if not include:
         want = pooled(x.astype(np.float64), np.mean, **plain(given))
         np.testing.assert_allclose(got[0], want, rtol=1e-5, atol=1e-5)
+
+
+def test_the_mean_of_one_window_over_all_is_that_of_the_channel():
+    x = normal(2, 5, 6, 7)
+    want = x.astype(np.float64).mean((2, 3), keepdims=True).astype(np.float32)
+    node = helper.make_node("AveragePool", ["x"], ["y"], kernel_shape=[6, 7])
+    (got,) = run_node(TABLE, node, [x], [want], opset=19)
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["padded", "asymmetric", "one_axis", "three_axes"])

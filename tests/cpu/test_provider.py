@@ -19,6 +19,7 @@ from seamline.pipeline import Pipeline
 from seamline.provider import CONTRACT_VERSION, Provider
 from seamline_cpu import plugin
 from seamline_cpu.blas_threads import BlasThreads
+from seamline_cpu.instruction_sets import INT8
 from seamline_cpu.kernels.nbits_choice import VARIANTS
 
 ROOT = pathlib.Path(seamline_cpu.__file__).parent.parent
@@ -51,10 +52,13 @@ def test_zero_threads_means_the_cores_that_the_process_may_use():
     assert spec.create({}).options["num_threads"] >= 1
 
 
-def test_the_option_of_int4_knows_every_variant():
+@pytest.mark.parametrize(
+    ("name", "variants"), [("int4_variant", VARIANTS), ("int8_variant", INT8)]
+)
+def test_the_options_of_packed_products_know_every_variant(name, variants):
     (spec,) = plugin.seamline_providers()
-    option = next(o for o in spec.options if o.name == "int4_variant")
-    assert option.choices == ("", *VARIANTS)
+    option = next(o for o in spec.options if o.name == name)
+    assert option.choices == ("", *variants)
     assert option.default == ""
 
 

@@ -6,13 +6,18 @@ from collections.abc import Iterable
 
 from seamline.rewrites import (
     activations,
+    attention,
     cleanup,
     convolutions,
     dequantized,
     epilogues,
+    integers,
     normalizations,
     products,
     quantized,
+    quantized_products,
+    rotary,
+    skips,
 )
 from seamline.rewriting import Rule, Rules
 
@@ -33,9 +38,16 @@ def _each(rules: Iterable[Rule]) -> Iterable[Rule]:
 
 
 BASIC: Rules = _together(cleanup.RULES, convolutions.RULES)
-#: In stages: patterns become operators before these are fused into what comes first.
+#: In stages: bytes stay bytes where they can; patterns become operators before these are
+#: fused into what comes first.
 EXTENDED: tuple[Rules, ...] = (
-    _together(quantized.RULES, dequantized.RULES),
-    _together(activations.RULES, normalizations.RULES),
-    _together(epilogues.RULES, products.RULES),
+    _together(quantized.RULES, quantized_products.RULES, dequantized.RULES),
+    _together(
+        attention.RULES,
+        rotary.RULES,
+        activations.RULES,
+        normalizations.RULES,
+        skips.WRITTEN_OUT,
+    ),
+    _together(epilogues.RULES, products.RULES, integers.RULES, skips.RULES),
 )

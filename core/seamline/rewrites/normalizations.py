@@ -13,19 +13,19 @@ from seamline.drafts import Draft
 from seamline.rewrites.patterns import Pattern, choice, search
 from seamline.rewriting import OWN, Rewriting, Rules
 
-__all__ = ["RULES"]
+__all__ = ["RULES", "mean_of", "over_last"]
 
 _SINCE = 17
 
 
-def _mean(part: Pattern, axes: str) -> Pattern:
+def mean_of(part: Pattern, axes: str) -> Pattern:
     """Match a mean, whose axes were an attribute until opset 18, and are an input since."""
     return choice(("ReduceMean", part), ("ReduceMean", part, axes))
 
 
-_APART = ("Sub", "x", _mean("x", "axes"))
+_APART = ("Sub", "x", mean_of("x", "axes"))
 _SQUARE = choice(("Pow", "d", 2.0), ("Mul", "d", "d"))
-_ROOT = ("Sqrt", ("Add", _mean(_SQUARE, "axes_2"), "e"))
+_ROOT = ("Sqrt", ("Add", mean_of(_SQUARE, "axes_2"), "e"))
 _EVEN = choice(("Div", "d", _ROOT), ("Mul", "d", ("Reciprocal", _ROOT)))
 _PATTERN = ("Add", ("Mul", _EVEN, "w"), "b")
 
@@ -47,7 +47,7 @@ def layer_normalization(work: Rewriting, node: ir.Node) -> bool:
     sizes = [work.shape(v) for v in (w, b)]
     if any(s != (width,) for s in sizes) or kind.dtype not in ("float32", "float64"):
         return False
-    if not all(_over_last(work, n, len(kind.shape)) for n in nodes):
+    if not all(over_last(work, n, len(kind.shape)) for n in nodes):
         return False
     domain = "" if work.opset() >= _SINCE else OWN
     draft = Draft(work, "layer-normalization", nodes)
@@ -56,7 +56,7 @@ def layer_normalization(work: Rewriting, node: ir.Node) -> bool:
     return draft.make("together they are LayerNormalization", (node.outputs[0], made))
 
 
-def _over_last(work: Rewriting, node: ir.Node, rank: int) -> bool:
+def over_last(work: Rewriting, node: ir.Node, rank: int) -> bool:
     """Tell whether a mean is over the last axis alone, which stays; true of others."""
     if node.op_type != "ReduceMean":
         return True

@@ -1,220 +1,250 @@
 """
-A product of two matrices that were dequantised from 8 bits is a product of bytes.
+Operators between DequantizeLinear and QuantizeLinear become their forms over bytes.
 
-Models in the QDQ form quantise a value where it is made and dequantise it where it is
-read. Where both operands of a product come so, and the right one is constant, its sums are
-whole numbers times two scales: ``QLinearMatMul`` where the result is quantised again at
-once, else onnxruntime's ``MatMulIntegerToFloat``. Sums are exact in both, so a result
-differs from the floats' by their rounding, and a code by one at most.
+Models quantised beforehand state an operator in floats, its inputs dequantised and its
+output quantised. onnxruntime's QLinear operators are that in one: sums stay integers, and no
+float is written to memory. Operators that only move elements, or choose among them, give
+the same codes whether they see floats or bytes, if both sides have one scale.
+
+Sums of a convolution are exact, where floats' are rounded, so a result may differ by a code
+where it lies between two.
 """
 
 from __future__ import annotations
 
-import attrs
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 import onnx_ir as ir
 
 from seamline.drafts import Draft
-from seamline.rewrites.dequantized import Codes, codes_of
-from seamline.rewriting import CONTRIB, Rewriting, Rules
-from seamline.tensors import TensorType, numpy_dtype
+from seamline.rewrites.epilogues import numbers_of
+from seamline.rewrites.quantized_sites import (
+    RULE,
+    Codes,
+    Site,
+    codes_of,
+    is_single,
+    single_of,
+    zero_of,
+)
+from seamline.rewriting import Rewriting, Rules
 
 __all__ = ["RULES"]
 
-_BYTES = ("int8", "uint8")
-_RULE = "quantized-product"
+_CLOSE = 1e-5  # of scales that are one product, rounded in another order
+#: Operators that give some of their first input's elements, and so keep scale and point.
+_MOVES = frozenset(
+    [
+        "DepthToSpace", "Expand", "Flatten", "Gather", "GatherElements", "Identity",
+        "MaxPool", "Reshape", "Slice", "SpaceToDepth", "Squeeze", "Tile", "Transpose",
+        "Unsqueeze",
+    ]
+)  # fmt: skip
 
 
-@attrs.frozen(eq=False)
-class _Bytes:
-    """The left operand: the node that dequantises it, and that node's inputs."""
-
-    node: ir.Node
-    codes: ir.Value
-    scale: ir.Value
-    zero: ir.Value | None
-
-
-def _left(work: Rewriting, value: ir.Value | None) -> _Bytes | None:
-    """Give an operand that a node dequantises from 8 bits with one scale."""
-    node = value.producer() if value is not None else None
-    if node is None or node.domain or node.op_type != "DequantizeLinear":
-        return None
-    if work.is_static(node.outputs[0]) or not _is_single(work, node):
-        return None
-    codes, scale, zero = [*node.inputs, None][:3]
-    kind = work.kind(codes)
-    if codes is None or scale is None or kind is None or kind.dtype not in _BYTES:
-        return None
-    return _Bytes(node, codes, scale, zero)
-
-
-def _is_single(work: Rewriting, node: ir.Node) -> bool:
-    """Tell whether one known float32 scale, and zero point, serve the whole tensor."""
-    if work.attribute(node, "block_size", 0):
+def pair(work: Rewriting, last: ir.Node) -> bool:
+    """Write Add and Mul of two dequantised tensors as QLinearAdd and QLinearMul."""
+    site = Site.of(work, last)
+    if site is None or site.node.domain or site.node.op_type not in ("Add", "Mul"):
         return False
-    for value in node.inputs[1:3]:
-        if value is None:
-            continue
-        if not work.is_static(value) or work.shape(value) not in ((), (1,)):
+    parts = [single_of(work, value) for value in site.node.inputs]
+    one, other = parts
+    if one is None or other is None or {one.dtype, other.dtype} != {site.kind.dtype}:
+        return False
+    return site.make(
+        f"QLinear{site.node.op_type}",
+        lambda draft: [
+            one.codes, one.scale, one.point, other.codes, other.scale, other.point,
+            site.scale, site.point,
+        ],
+        (one, other),
+    )  # fmt: skip
+
+
+_UNARY: Mapping[str, Mapping[str, object]] = {
+    "AveragePool": {},
+    "GlobalAveragePool": {"channels_last": 0},
+    "LeakyRelu": {},
+    "Sigmoid": {},
+    "Softmax": {},
+}
+
+
+def unary(work: Rewriting, last: ir.Node) -> bool:
+    """Write functions of one dequantised tensor as QLinear operators."""
+    site = Site.of(work, last)
+    if site is None or site.node.domain or site.node.op_type not in _UNARY:
+        return False
+    part = single_of(work, site.node.inputs[0])
+    if part is None or part.dtype != site.kind.dtype:
+        return False
+    more = dict(_UNARY[site.node.op_type])
+    if site.node.op_type == "Softmax":
+        more["opset"] = work.opset()
+    return site.make(
+        f"QLinear{site.node.op_type}",
+        lambda draft: [
+            part.codes, part.scale, zero_of(draft, part, "x.zero"), site.scale,
+            site.zero(draft),
+        ],
+        (part,), more,
+    )  # fmt: skip
+
+
+def concat(work: Rewriting, last: ir.Node) -> bool:
+    """Write Concat of dequantised tensors as QLinearConcat."""
+    site = Site.of(work, last)
+    if site is None or site.node.domain or site.node.op_type != "Concat":
+        return False
+    parts = [single_of(work, value) for value in site.node.inputs]
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts) or any(part.dtype != site.kind.dtype for part in known):
+        return False
+
+    def inputs(draft: Draft) -> list[ir.Value | None]:
+        given: list[ir.Value | None] = [site.scale, site.zero(draft)]
+        for part in known:
+            given += [part.codes, part.scale, zero_of(draft, part, "x.zero")]
+        return given
+
+    return site.make("QLinearConcat", inputs, known)
+
+
+def _bias(
+    work: Rewriting, value: ir.Value | None, scales: Sequence[ir.Value]
+) -> Codes | None:
+    """Give a bias of int32 codes, whose scale is that of the sums that it is added to."""
+    found = codes_of(work, value, "int32")
+    known = [work.constant(v) for v in scales]
+    if found is None or any(k is None for k in known):
+        return None
+    scale, point = work.constant(found.scale), found.point
+    zero = None if point is None else work.constant(point)
+    if scale is None or (point is not None and (zero is None or zero.any())):
+        return None
+    a, b = (np.asarray(k, np.float64).reshape(-1) for k in known)
+    if not np.allclose(scale.reshape(-1), a * b, rtol=_CLOSE, atol=0):
+        work.leave(RULE, value.name or "", "its scale is not that of the product")  # type: ignore[union-attr]
+        return None
+    return found
+
+
+def convolution(work: Rewriting, last: ir.Node) -> bool:
+    """Write Conv of dequantised pixels and weights as QLinearConv."""
+    site = Site.of(work, last)
+    if site is None or site.node.domain or site.node.op_type != "Conv":
+        return False
+    x, weights, bias = [*site.node.inputs, None][:3]
+    pixels, w = single_of(work, x), codes_of(work, weights)
+    if pixels is None or w is None or not work.is_static(w.codes):
+        return False
+    if not is_single(work, w.scale) and work.attribute(w.node, "axis", 1) != 0:
+        return False
+    parts, added = [pixels, w], None
+    if bias is not None:
+        if (found := _bias(work, bias, (pixels.scale, w.scale))) is None:
             return False
-    kind = work.kind(node.inputs[1])
-    return kind is not None and kind.dtype == "float32"
+        parts.append(found)
+        added = found.codes
+    return site.make(
+        "QLinearConv",
+        lambda draft: [
+            pixels.codes, pixels.scale, zero_of(draft, pixels, "x.zero"), w.codes, w.scale,
+            zero_of(draft, w, "w.zero"), site.scale, site.zero(draft), added,
+        ],
+        parts, domain="",
+    )  # fmt: skip
 
 
-def _right(work: Rewriting, value: ir.Value | None) -> Codes | None:
-    """Give a constant matrix of bytes with one scale, or one for each column."""
-    found = codes_of(work, value)
-    if found is None or found.reshaped or work.attribute(found.source, "block_size", 0):
-        return None
-    codes, scale = found.source.inputs[:2]
-    kind, of_scale = work.kind(codes), work.kind(scale)
-    if kind is None or of_scale is None or not kind.shape or len(kind.shape) != 2:
-        return None
-    if kind.dtype not in _BYTES or of_scale.dtype != "float32":
-        return None
-    axis = int(work.attribute(found.source, "axis", 1)) % 2
-    along_n = axis == (0 if found.turned else 1)
-    single = of_scale.shape in ((), (1,))
-    whole = single or (along_n and of_scale.shape == (kind.shape[axis],))
-    return found if whole else None
-
-
-def _zero(draft: Draft, value: ir.Value | None, like: TensorType) -> ir.Value:
-    """Give a zero point, or 0 where there is none."""
-    if value is not None:
-        return value
-    return draft.constant(np.zeros((), numpy_dtype(like.dtype)), "zero")
-
-
-def _operands(
-    work: Rewriting, draft: Draft, left: _Bytes, right: Codes
-) -> tuple[list[ir.Value], list[ir.Value]] | None:
-    """Give codes, scale and zero point of both sides, the right one as K by N."""
-    a, b = work.kind(left.codes), work.kind(right.source.inputs[0])
-    codes, scale, zero = [*right.source.inputs, None][:3]
-    if a is None or b is None or b.shape is None or codes is None or scale is None:
-        return None
-    if right.turned:
-        known = work.constant(codes)
-        if known is None:
-            return None
-        # Kernels want to know their weights before they claim: a node would be too late.
-        codes = draft.constant(known.T, "codes")
-    return (
-        [left.codes, left.scale, _zero(draft, left.zero, a)],
-        [codes, scale, _zero(draft, zero, b)],
-    )
-
-
-def matmul(work: Rewriting, node: ir.Node) -> bool:
-    """Multiply bytes where both operands of a ``MatMul`` are dequantised ones."""
-    if node.domain or len(node.inputs) != 2:
+def gemm(work: Rewriting, last: ir.Node) -> bool:
+    """Write Gemm of dequantised matrices as QGemm."""
+    site = Site.of(work, last)
+    if site is None or site.node.domain or site.node.op_type != "Gemm":
         return False
-    return _made(work, node, None)
-
-
-def gemm(work: Rewriting, node: ir.Node) -> bool:
-    """Do so in a ``Gemm`` whose C is a bias, or is not there."""
-    if node.domain or len(node.inputs) < 2:
+    a, b, bias = [*site.node.inputs, None][:3]
+    left, right = single_of(work, a), codes_of(work, b)
+    if left is None or right is None or not work.is_static(right.codes):
         return False
-    usual = (("alpha", 1.0), ("beta", 1.0), ("transA", 0))
-    if any(work.attribute(node, name, value) != value for name, value in usual):
-        return False
-    bias, kind = [*node.inputs, None][2], work.kind(node.outputs[0])
-    if bias is not None and (
-        kind is None or not kind.shape or work.shape(bias) != kind.shape[-1:]
+    turned = work.attribute(site.node, "transB", 0)
+    if (
+        not is_single(work, right.scale)
+        and work.attribute(right.node, "axis", 1) != 1 - turned
     ):
         return False
-    return _made(work, node, bias)
+    numbers = [work.attribute(site.node, name, 1.0) for name in ("alpha", "beta")]
+    parts, added = [left, right], None
+    if bias is not None:
+        found = _bias(work, bias, (left.scale, right.scale))
+        if found is None or numbers != [1.0, 1.0]:
+            return False
+        parts.append(found)
+        added = found.codes
+    return site.make(
+        "QGemm",
+        lambda draft: [
+            left.codes, left.scale, zero_of(draft, left, "a.zero"), right.codes, right.scale,
+            zero_of(draft, right, "b.zero"), added, site.scale, site.zero(draft),
+        ],
+        parts, {"beta": None},
+    )  # fmt: skip
 
 
-def _made(work: Rewriting, node: ir.Node, bias: ir.Value | None) -> bool:
-    left, right = _left(work, node.inputs[0]), _right(work, node.inputs[1])
-    out = node.outputs[0]
-    kind = work.kind(out)
-    if left is None or right is None or kind is None or kind.dtype != "float32":
+def _same(work: Rewriting, one: ir.Value | None, other: ir.Value | None) -> bool:
+    """Tell whether two scales or points are one; None is a point of 0."""
+    if one is other:
+        return True
+    values = [None if v is None else work.constant(v) for v in (one, other)]
+    if any(
+        v is not None and k is None for v, k in zip((one, other), values, strict=True)
+    ):
         return False
-    if node.op_type == "Gemm" and work.attribute(node, "transB", 0):
-        right.turned = not right.turned
-    for one in right.nodes:
-        if (pin := work.pinned.get(one.name or "")) is not None:
-            why = f"{one.name!r} is pinned by {pin!r}"
-            return work.leave(_RULE, node.name or "", why)
-    alone = work.only_reader(left.node.outputs[0]) is node
-    old = (node, left.node) if alone else (node,)
-    after = work.only_reader(out) if bias is None else None
-    if after is not None and _quantises(work, after, out):
-        return _to_bytes(work, (*old, after), left, right)
-    return _to_floats(work, old, left, right, bias)
+    a, b = (np.zeros(()) if v is None else v.reshape(-1)[:1] for v in values)
+    return bool(np.all(a == b))
 
 
-def _quantises(work: Rewriting, node: ir.Node, value: ir.Value) -> bool:
-    if node.domain or node.op_type != "QuantizeLinear" or node.inputs[0] is not value:
+def moved(work: Rewriting, last: ir.Node) -> bool:
+    """Move bytes where floats were moved, between one scale and the same."""
+    site = Site.of(work, last)
+    if site is None or site.node.domain or site.node.op_type not in _MOVES:
         return False
-    kind = work.kind(node.outputs[0])
-    return kind is not None and kind.dtype in _BYTES and _is_single(work, node)
-
-
-def _to_bytes(
-    work: Rewriting, old: tuple[ir.Node, ...], left: _Bytes, right: Codes
-) -> bool:
-    after = old[-1]
-    out = after.outputs[0]
-    kind = work.kind(out)
-    draft = Draft(work, _RULE, old)
-    sides = _operands(work, draft, left, right)
-    if sides is None or kind is None:
+    part = single_of(work, site.node.inputs[0])
+    if part is None or part.dtype != site.kind.dtype:
         return False
-    zero = _zero(draft, [*after.inputs, None][2], kind)
-    inputs = [*sides[0], *sides[1], after.inputs[1], zero]
-    made = draft.node("QLinearMatMul", inputs, kind)
-    return draft.make("sums of bytes are exact, and quantised again", (out, made))
-
-
-def _to_floats(
-    work: Rewriting, old: tuple[ir.Node, ...], left: _Bytes, right: Codes,
-    bias: ir.Value | None,
-) -> bool:  # fmt: skip
-    node = old[0]
-    out = node.outputs[0]
-    # New nodes come before the last old one, which has to be the product.
-    draft = Draft(work, _RULE, (*old[1:], node))
-    sides = _operands(work, draft, left, right)
-    if sides is None:
+    if not (
+        _same(work, part.scale, site.scale) and _same(work, part.point, site.point)
+    ):
         return False
-    (a, a_scale, a_zero), (b, b_scale, b_zero) = sides
-    inputs = [a, b, a_scale, b_scale, a_zero, b_zero, bias]
-    made = draft.node("MatMulIntegerToFloat", inputs, work.kind(out), domain=CONTRIB)
-    return draft.make("sums of bytes are exact, and scaled once", (out, made))
+    return site.make(
+        site.node.op_type,
+        lambda draft: [part.codes, *site.node.inputs[1:]],
+        (part,), domain="",
+    )  # fmt: skip
 
 
-def addition(work: Rewriting, node: ir.Node) -> bool:
-    """Add a bias to the scaled sums where they are made."""
-    if node.domain or len(node.inputs) != 2:
+def clamped(work: Rewriting, last: ir.Node) -> bool:
+    """Leave out Relu and Clip where codes end before or where these do."""
+    site = Site.of(work, last)
+    if site is None or site.node.domain or site.node.op_type not in ("Relu", "Clip"):
         return False
-    for place in (0, 1):
-        value, other = node.inputs[place], node.inputs[1 - place]
-        made = value.producer() if value is not None else None
-        if value is None or other is None or made is None:
-            continue
-        if (made.domain, made.op_type) != (CONTRIB, "MatMulIntegerToFloat"):
-            continue
-        kind, its = work.kind(node.outputs[0]), work.kind(other)
-        if kind is None or its is None or not kind.shape or its.dtype != "float32":
-            continue
-        inputs = [*made.inputs, None, None, None][:7]
-        if inputs[6] is not None or its.shape != kind.shape[-1:]:
-            continue
-        if work.only_reader(value) is not node:
-            continue
-        inputs[6] = other
-        draft = Draft(work, f"{_RULE}-bias", (made, node))
-        new = draft.node("MatMulIntegerToFloat", inputs, kind, domain=CONTRIB)
-        return draft.make(
-            "the bias is added as sums are scaled", (node.outputs[0], new)
-        )
-    return False
+    bounds = (
+        (0.0, np.inf) if site.node.op_type == "Relu" else numbers_of(work, site.node)
+    )
+    scale = work.constant(site.scale)
+    point = None if site.point is None else work.constant(site.point)
+    unknown = site.point is not None and point is None
+    if bounds is None or scale is None or unknown or len(bounds) != 2:
+        return False
+    zero = 0 if point is None else int(point.reshape(-1)[0])
+    ends, real = np.iinfo(site.kind.dtype), float(scale.reshape(-1)[0])
+    if (ends.min - zero) * real < bounds[0] or (ends.max - zero) * real > bounds[1]:
+        return False
+    draft = Draft(work, f"{RULE}-{site.node.op_type.lower()}", (site.node, last))
+    inputs = [site.node.inputs[0], *last.inputs[1:]]
+    made = draft.node("QuantizeLinear", inputs, site.kind, dict(last.attributes))
+    return draft.make("codes saturate where it would cut", (last.outputs[0], made))
 
 
-RULES: Rules = {"MatMul": (matmul,), "Gemm": (gemm,), "Add": (addition,)}
+RULES: Rules = {
+    "QuantizeLinear": (clamped, convolution, gemm, pair, unary, concat, moved),
+}

@@ -9,11 +9,14 @@ names it among those that were ``left``.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 
 from seamline.provider import NodeView
 from seamline_cpu.instruction_sets import converts_half
+from seamline_cpu.kernels import attention, attention_contrib
 from seamline_cpu.kernels.activation_commands import FORMULAS
+from seamline_cpu.kernels.attention_floats import KINDS
 from seamline_cpu.kernels.broadcast_commands import BINARY, UNARY
 from seamline_cpu.kernels.cast_commands import CAST
 from seamline_cpu.kernels.gathering_quantized import TABLES
@@ -29,12 +32,24 @@ _FLOATS = frozenset({"bfloat16", "float16", "float32"})
 _FLOAT = (
     *BINARY, *UNARY, *FORMULAS, "AveragePool", "BatchNormalization", "Conv", "ConvTranspose",
     "Cos", "DynamicQuantizeLinear", "Gemm", "GlobalAveragePool", "GlobalMaxPool", "GRU", "IsNaN", "LRN", "LSTM",
-    "LayerNormalization", "LogSoftmax", "MatMul", "MaxPool", "Mean", "Pow",
+    "LayerNormalization", "LogSoftmax", "MatMul", "Mean", "Pow",
     "RMSNormalization", "RNN", "ReduceL1", "ReduceL2", "ReduceMax", "ReduceMean", "ReduceMin",
     "ReduceSum", "ReduceSumSquare", "SimplifiedLayerNormalization", "Sin", "Softmax", "Sum",
-    f"{_CONTRIB}DynamicQuantizeLSTM", f"{_CONTRIB}FusedConv", f"{_CONTRIB}FusedMatMul", f"{_CONTRIB}Gelu",
+    f"{_CONTRIB}DynamicQuantizeLSTM", f"{_CONTRIB}DynamicQuantizeMatMul", f"{_CONTRIB}FusedConv", f"{_CONTRIB}FusedMatMul", f"{_CONTRIB}Gelu",
+    f"{_CONTRIB}Attention", f"{_CONTRIB}MultiHeadAttention", f"{_CONTRIB}SkipLayerNormalization",
+    f"{_CONTRIB}SkipSimplifiedLayerNormalization",
     f"{_CONTRIB}QuickGelu", f"{_CONTRIB}SimplifiedLayerNormalization", f"{_OWN}FusedConv",
     f"{_OWN}FusedMatMul", f"{_OWN}LayerNormalization",
+)  # fmt: skip
+_BYTES = frozenset({"int8", "uint8"})
+#: Operators over bytes that are made of commands.
+_OF_BYTES = (
+    "ConvInteger", "MatMulInteger", "QLinearConv", "QLinearMatMul",
+    f"{_CONTRIB}MatMulIntegerToFloat", f"{_CONTRIB}QGemm", f"{_CONTRIB}QLinearAdd",
+    f"{_CONTRIB}QLinearAveragePool", f"{_CONTRIB}QLinearConv",
+    f"{_CONTRIB}QLinearGlobalAveragePool", f"{_CONTRIB}QLinearLeakyRelu",
+    f"{_CONTRIB}QLinearMul", f"{_CONTRIB}QLinearSigmoid", f"{_CONTRIB}QLinearSoftmax",
+    f"{_OWN}ConvIntegerToFloat", f"{_OWN}MatMulIntegerToFloat",
 )  # fmt: skip
 _COUNTED = ("Add", "Sub", "Mul", "Div", "Max", "Min")
 _COMPARISONS = ("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual")
@@ -45,7 +60,11 @@ _TYPES: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(_COUNTED, _ONLY_FLOAT | COUNTED),
     **dict.fromkeys(_COMPARISONS, COMPARED),
     **dict.fromkeys(_LOGIC, frozenset({"bool"})),
-    **dict.fromkeys(("ConvInteger", "MatMulInteger"), frozenset({"int8", "uint8"})),
+    **dict.fromkeys(_OF_BYTES, _BYTES),
+    "DequantizeLinear": _BYTES,
+    "MaxPool": _ONLY_FLOAT | _BYTES,
+    f"{_CONTRIB}QLinearConcat": _ONLY_FLOAT,
+    "QuantizeLinear": _ONLY_FLOAT,
     **dict.fromkeys(
         (
             f"{_CONTRIB}MatMulNBits",
@@ -57,6 +76,17 @@ _TYPES: Mapping[str, frozenset[str]] = {
     ),
     "Cast": CAST,
     f"{_CONTRIB}GatherBlockQuantized": TABLES,
+    **dict.fromkeys(
+        (
+            "Attention",
+            "RotaryEmbedding",
+            f"{_CONTRIB}RotaryEmbedding",
+            f"{_CONTRIB}GroupQueryAttention",
+        ),
+        frozenset(KINDS),
+    ),
+    "CumSum": frozenset({"float32", "int32", "int64", "uint32", "uint64"}),
+    "ReduceSum": frozenset({"float32", "int32", "int64", "uint32", "uint64"}),
 }
 #: Operators that move elements of any type but text, or leave them where they are.
 _MOVES = frozenset(
@@ -68,7 +98,7 @@ _MOVES = frozenset(
 )  # fmt: skip
 #: Inputs of which a command needs the value when it is bound.
 _KNOWN: Mapping[str, tuple[int, ...]] = {
-    "Clip": (1, 2), "ConstantOfShape": (0,), "Expand": (1,), "Pad": (1, 3), "Pow": (1,),
+    "Clip": (1, 2), "CumSum": (1,), "ConstantOfShape": (0,), "Expand": (1,), "Pad": (1, 3), "Pow": (1,),
     "Range": (0, 1, 2), "Reshape": (1,), "Resize": (1, 2, 3), "Slice": (1, 2, 3, 4),
     "Split": (1,), "Squeeze": (1,), "Tile": (1,), "Unsqueeze": (1,), "Upsample": (1,),
     **{f"Reduce{name}": (1,) for name in ("L1", "L2", "Max", "Mean", "Min", "Sum", "SumSquare")},
@@ -129,18 +159,19 @@ def _power(node: NodeView) -> str | None:
     return f"{IN_PYTHON}: only exponents of {sorted(_EXPONENTS)} have compiled commands"
 
 
-def _of_integers(node: NodeView) -> str | None:
-    return _of_constants(node, {1: "weight", 3: "weights' zero point"})
+#: Weights and their zero points are packed when a node is bound; others in each run.
+_WEIGHTS = {1: "weight", 3: "weights' zero point"}
+_LINEAR = {3: "weight", 5: "weights' zero point"}
 
 
 def _of_packed(node: NodeView) -> str | None:
     names = {1: "weight", 2: "scale", 3: "zero point", 4: "g_idx", 5: "bias"}
-    return _of_constants(node, names) or _of_halves(node)
+    return _of_known(names, node) or _of_halves(node)
 
 
 def _of_codes(node: NodeView) -> str | None:
     names = {1: "weight", 2: "scale", 3: "zero point", 4: "bias"}
-    return _of_constants(node, names) or _of_halves(node)
+    return _of_known(names, node) or _of_halves(node)
 
 
 def _of_experts(node: NodeView) -> str | None:
@@ -148,13 +179,43 @@ def _of_experts(node: NodeView) -> str | None:
              9: "fc3 scale", 4: "fc1 bias", 7: "fc2 bias", 10: "fc3 bias",
              11: "fc1 zero point", 12: "fc2 zero point", 13: "fc3 zero point",
              15: "fc1 global scale", 16: "fc2 global scale"}  # fmt: skip
-    return _of_constants(node, names) or _of_halves(node)
+    return _of_known(names, node) or _of_halves(node)
 
 
-def _of_constants(node: NodeView, names: Mapping[int, str]) -> str | None:
+def _of_known(names: Mapping[int, str], node: NodeView) -> str | None:
     for index, what in names.items():
         if node.has_input(index) and node.constant(index) is None:
             return f"{IN_PYTHON}: its {what} is not constant"
+    return None
+
+
+def _linear(node: NodeView) -> str | None:
+    """Say why QuantizeLinear or DequantizeLinear stays in Python."""
+    kinds = [node.tensor(1), node.outputs[0] if node.outputs else None]
+    scale, out = (getattr(kind, "dtype", None) for kind in kinds)
+    wide, narrow = (
+        (out, "int8") if node.node.op_type == "DequantizeLinear" else ("float32", out)
+    )
+    if node.attributes.get("block_size", 0) or scale != "float32" or wide != "float32":
+        return (
+            f"{IN_PYTHON}: its scale is {scale}, in blocks or not, and it gives {out}"
+        )
+    if narrow not in _BYTES or node.attributes.get("precision", 0) not in (0, 1):
+        return f"{IN_PYTHON}: only codes of 8 bits have compiled commands"
+    return None
+
+
+def _product(a: int, b: int, node: NodeView) -> str | None:
+    """Say why a product of bytes stays in Python: it broadcasts, or scales differ by row."""
+    one, other = node.tensor(a), node.tensor(b)
+    if node.node.op_type == "QLinearMatMul":
+        out = node.tensor(6)
+        if out is not None and out.is_sized and out.shape not in ((), (1,)):
+            return f"{IN_PYTHON}: it has an output scale for each row"
+    if one is None or other is None or one.shape is None or other.shape is None:
+        return None
+    if len(other.shape) > 2 and one.shape[:-2] != other.shape[:-2]:
+        return f"{IN_PYTHON}: its matrices are {one} and {other}, which broadcast"
     return None
 
 
@@ -165,10 +226,27 @@ def _of_halves(node: NodeView, index: int = 0) -> str | None:
     return None
 
 
+def _of_heads(node: NodeView) -> str | None:
+    theirs = node.domain == "com.microsoft"
+    reason = (attention_contrib if theirs else attention).in_python(node)
+    return f"{IN_PYTHON}: {reason}" if reason else None
+
+
 _EXPONENTS = frozenset({-1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 3.0})
 _FORMS: Mapping[str, Callable[[NodeView], str | None]] = {
-    "Cast": _cast, "ConvInteger": _of_integers, "MatMulInteger": _of_integers, "Pow": _power,
+    "Cast": _cast, "DequantizeLinear": _linear, "QuantizeLinear": _linear, "Pow": _power,
+    "MatMulInteger": functools.partial(_product, 0, 1),
+    "QLinearMatMul": functools.partial(_product, 0, 3),
+    **dict.fromkeys(
+        ("ConvInteger", f"{_OWN}ConvIntegerToFloat"),
+        functools.partial(_of_known, _WEIGHTS),
+    ),
+    **dict.fromkeys(
+        ("QLinearConv", f"{_CONTRIB}QLinearConv"), functools.partial(_of_known, _LINEAR)
+    ),
     "Resize": _resize, "Upsample": _resize, f"{_CONTRIB}MatMulNBits": _of_packed,
     f"{_CONTRIB}GatherBlockQuantized": lambda node: _of_halves(node, 2),
     f"{_CONTRIB}MatMulBnb4": _of_codes, f"{_CONTRIB}QMoE": _of_experts, f"{_OWN}DequantizedMatMul": _of_codes,
+    "Attention": _of_heads, f"{_OWN}Attention": _of_heads, f"{_CONTRIB}Attention": _of_heads,
+    f"{_CONTRIB}MultiHeadAttention": _of_heads,
 }  # fmt: skip

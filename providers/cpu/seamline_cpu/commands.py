@@ -10,8 +10,9 @@ The workers are in :mod:`seamline_cpu.crew`.
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -34,12 +35,14 @@ __all__ = [
     "command",
     "in_list",
     "joined",
+    "putting_off",
 ]
 
 _ARGUMENTS = (types.CPointer(types.int64), types.int64, types.int64)
 
 
 _made: list[Command] = []
+_put_off: list[Command] | None = None
 
 
 @attrs.define(eq=False)
@@ -53,6 +56,9 @@ class Command:
     def address(self) -> int:
         """Give the C function's address, compiled or loaded from the cache."""
         with global_compiler_lock:
+            if self._compiled is None and _put_off is not None:
+                _put_off.append(self)
+                return 0
             if self._compiled is None:
                 options = {"error_model": "numpy"}
                 made = CFunc(self.function, (_ARGUMENTS, types.void), {}, options)
@@ -79,6 +85,22 @@ def all_commands() -> Sequence[Command]:
     return tuple(_made)
 
 
+@contextlib.contextmanager
+def putting_off() -> Iterator[list[Command]]:
+    """
+    Compile nothing meanwhile, and give the commands that would have been.
+
+    What is bound meanwhile has no code to jump to: running it is an error.
+    """
+    global _put_off
+    with global_compiler_lock:
+        _put_off = found = []
+        try:
+            yield found
+        finally:
+            _put_off = None
+
+
 def bind(
     what: Command,
     arguments: Sequence[int] | np.ndarray[Any, Any],
@@ -102,6 +124,8 @@ def bind(
     target, where = what.address, values.ctypes.data
     rows = ((target, where, max(shares, 1)),)
     kept = (values, keep)
+    if not target:
+        return Native(_nowhere).over(rows, kept)
     if shares <= 1:
         return Native(run_alone, target, where, 1).over(rows, kept)
 
@@ -111,6 +135,10 @@ def bind(
         launch(workers.control, target, where, shares)
 
     return Native(run).over(rows, kept)
+
+
+def _nowhere() -> None:
+    raise RuntimeError("the command was bound while compiling was put off")
 
 
 class Native(functools.partial[None]):
@@ -156,6 +184,8 @@ def in_list(rows: Sequence[tuple[int, int, int]], keep: object = None) -> Native
     table = np.array(rows, np.int64).reshape(len(rows), 3)
     where, count = table.ctypes.data, len(rows)
     most, kept = max(shares for _, _, shares in rows), (table, keep)
+    if not table[:, 0].all():
+        return Native(_nowhere).over(tuple(rows), kept)
     if most <= 1:
         return Native(run_list, 0, where, count).over(tuple(rows), kept)
 

@@ -16,12 +16,10 @@ from seamline_cpu.jit import jit, native
 from seamline_cpu.tiles import LANES
 
 __all__ = [
-    "copy_every_other",
     "copy_floats",
     "largest_strip",
     "split_pairs",
     "sum_strip",
-    "zero_strip",
 ]
 
 _F32 = ir.FloatType()
@@ -113,34 +111,6 @@ def _picks(parts: int) -> Any:
 def split_pairs(context: Any, source: Any, even: Any, odd: Any, vectors: Any) -> Any:
     """Part ``2 * vectors * LANES`` floats into those at even places and those at odd."""
     return _picks(2)
-
-
-@native
-def _even_strip(context: Any, source: Any, target: Any, vectors: Any) -> Any:
-    return _picks(1)
-
-
-@jit
-def copy_every_other(source: int, target: int, count: int) -> None:
-    """Copy ``count`` floats, each two after the one before, and read nothing past them."""
-    vectors = max(0, count - 1) // LANES  # a vector reads one float after its last
-    _even_strip(source, target, vectors)
-    values, to = floats(source), floats(target)
-    for i in range(vectors * LANES, count):
-        to[i] = values[2 * i]
-
-
-@native
-def zero_strip(context: Any, target: Any, vectors: Any) -> Any:
-    """Write ``vectors * LANES`` zeros."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        with cgutils.for_range(builder, args[1]) as strip:
-            place = builder.add(args[0], builder.mul(strip.index, _STEP))
-            _store(builder, ir.Constant(_VECTOR, [0.0] * LANES), place)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64), generate
 
 
 @native

@@ -8,16 +8,18 @@ Nothing about the cache can make an import or a run fail: see
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
 import numba
 from numba.core.compiler_lock import global_compiler_lock
 from numba.extending import intrinsic
 
+from seamline_cpu.inlined import Inlining
+from seamline_cpu.ir import compiler
 from seamline_cpu.jit_cache import attach
 
-__all__ = ["fused", "jit", "native"]
+__all__ = ["compiled", "fused", "inlined", "jit", "native"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -30,7 +32,7 @@ def jit(function: F) -> F:
     intrinsics that it calls must be defined above it: the cache is keyed by their
     sources too.
     """
-    return _compiled(function)
+    return compiled(function)
 
 
 def fused(function: F) -> F:
@@ -39,7 +41,16 @@ def fused(function: F) -> F:
 
     Only the rounding between the two goes; NaN, infinity and signed zero are kept.
     """
-    return _compiled(function, fastmath={"contract"})
+    return compiled(function, fastmath={"contract"})
+
+
+def inlined(function: F) -> F:
+    """
+    Compile as part of each function that calls it, not by itself before that.
+
+    For what has one caller: LLVM otherwise optimises the code twice.
+    """
+    return numba.njit(inline="always")(function)  # type: ignore[no-any-return]
 
 
 def native(function: Callable[..., Any]) -> Any:
@@ -47,10 +58,25 @@ def native(function: Callable[..., Any]) -> Any:
     return intrinsic(function)
 
 
-def _compiled(function: F, **options: Any) -> F:
-    compiled: Any = numba.njit(nogil=True, error_model="numpy", **options)(function)
-    attach(compiled, function)
-    return compiled  # type: ignore[no-any-return]
+def compiled(
+    function: F, *, fastmath: Collection[str] = (), pipeline: Any = compiler.Compiler
+) -> F:
+    """
+    Compile as :func:`jit` does, with some of LLVM's leave to change sums and products.
+
+    Parameters
+    ----------
+    fastmath
+        Flags of LLVM, none of which may assume that there is no NaN or infinity.
+    pipeline
+        Numba's compiler, or one of its kind.
+    """
+    targeted: dict[str, Any] = {"nopython": True, "nogil": True, "error_model": "numpy"}
+    if fastmath:
+        targeted["fastmath"] = set(fastmath)
+    made: Any = Inlining(function, targetoptions=targeted, pipeline_class=pipeline)
+    attach(made, function)
+    return made  # type: ignore[no-any-return]
 
 
 # A child forked while another thread compiles would wait for that thread for ever.

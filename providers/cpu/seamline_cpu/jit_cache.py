@@ -123,7 +123,8 @@ class SafeCache(caching.FunctionCache):  # type: ignore[misc]
         """Keep compiled code; a failure is told once and otherwise has no effect."""
         counts["compiled"] += 1
         try:
-            super().save_overload(sig, data)
+            # Annotated source, for people: making it takes as long as an optimisation.
+            super().save_overload(sig, data._replace(type_annotation=""))
         except Exception as error:
             _warn_once(self._cache_path, error)
 

@@ -44,13 +44,20 @@ def seamline_providers() -> Sequence[ProviderSpec]:
         "instructions for weights of 2, 4 and 8 bits; empty for the best there are",
         choices=("", "amx", "avx512vnni", "avxvnni", "avx2", "portable"),
     )
+    of_bytes = Option(
+        "int8_variant",
+        str,
+        "",
+        "instructions for products and convolutions of bytes; empty for the best there are",
+        choices=("", "avx512vnni", "avxvnni", "avx2", "portable"),
+    )
     return [
         ProviderSpec(
             "cpu",
             _create,
             "NumPy and Numba kernels on the host",
             contract_version=CONTRACT_VERSION,
-            options=(threads, pinning, variant),
+            options=(threads, pinning, variant, of_bytes),
             aliases=("CPUExecutionProvider",),
         )
     ]

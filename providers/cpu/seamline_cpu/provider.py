@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Mapping
 from typing import Any, cast
@@ -22,12 +23,12 @@ from seamline.provider import (
 )
 from seamline_cpu.blas_threads import BlasThreads
 from seamline_cpu.capturable import not_capturable
-from seamline_cpu.commands import all_commands
+from seamline_cpu.commands import all_commands, putting_off
+from seamline_cpu.compiling import compile_all
 from seamline_cpu.cores import read_pinning, usable
 from seamline_cpu.crew import crew, pin, unpin
 from seamline_cpu.jit_cache import counts, folders
-from seamline_cpu.kernels import TABLE
-from seamline_cpu.kernels.nbits_choice import explained
+from seamline_cpu.kernels import TABLE, int8_choice, nbits_choice
 from seamline_cpu.profiled import AtNodeError, Part, parts_of
 from seamline_cpu.recording import CpuRecording
 from seamline_cpu.trace import is_traced_here
@@ -44,9 +45,12 @@ class CpuSegment(KernelSegment):
     ----------
     binding
         Counts bindings: a recording holds one of them.
+    compilers
+        Processes that compile what is missing; more than 1 for ``seamline warm`` only.
     """
 
     limit: BlasThreads = attrs.field(kw_only=True)
+    compilers: int = attrs.field(default=1, kw_only=True)
     binding: int = attrs.field(default=0, init=False)
     _parts: list[Part] | None = attrs.field(default=None, init=False)
 
@@ -59,7 +63,19 @@ class CpuSegment(KernelSegment):
         """Make every node's function over the arrays given."""
         self.binding += 1
         self._parts = None
+        if self.compilers > 1:
+            self._compile(views, workspaces, host)
         KernelSegment.bind(self, views, workspaces, host)
+
+    def _compile(self, *bound: Any) -> None:
+        """Compile what binding needs, by several processes; errors are left to binding."""
+        compiled, wanted = -1, 0
+        while compiled < wanted:
+            compiled = wanted
+            with putting_off() as commands, contextlib.suppress(Exception):
+                KernelSegment.bind(self, *bound)
+            wanted += len(commands)
+            compile_all(commands, self.compilers)
 
     def run(self) -> Mapping[str, Array] | None:
         """Put the limit in place, and call every function in order."""
@@ -112,7 +128,8 @@ class CpuProvider(KernelProvider):
     options
         ``num_threads``: 0 for as many as the process may use. ``pinning``: where worker
         threads run; see :func:`seamline_cpu.cores.read_pinning`. ``int4_variant``: which
-        instructions multiply by weights of 2, 4 and 8 bits; empty for the best there are.
+        instructions multiply by weights of 2, 4 and 8 bits, ``int8_variant``: bytes by
+        bytes; empty for the best there are.
 
     Raises
     ------
@@ -133,11 +150,13 @@ class CpuProvider(KernelProvider):
         except ValueError as error:
             raise ProviderOptionError("cpu", str(error)) from error
         self._open = True
+        self._compilers = 1
         self._limit = BlasThreads(chosen["num_threads"])
 
     def claim(self, node: NodeView) -> Claim | Refusal:
         """Offer the first kernel that takes the node, and say whether it is recorded."""
-        answer = explained(super().claim(node), node, self.options)
+        answer = nbits_choice.explained(super().claim(node), node, self.options)
+        answer = int8_choice.explained(answer, node, self.options)
         if isinstance(answer, Refusal) or answer.sizes_at_run:
             return answer
         return _recorded(answer, not_capturable(node))
@@ -152,6 +171,7 @@ class CpuProvider(KernelProvider):
             made.context,
             made.options,
             limit=self._limit,
+            compilers=self._compilers,
         )
 
     def facts(self) -> Mapping[str, object]:
@@ -176,9 +196,12 @@ class CpuProvider(KernelProvider):
     def warm(self) -> str:
         """Compile every command, or load it from the cache; say how many there are."""
         made = all_commands()
-        for one in made:
-            one.address  # noqa: B018 - asking for it compiles
+        compile_all(made, usable())
         return f"{len(made)} commands are ready"
+
+    def warming(self) -> None:
+        """Compile what models need by as many processes as there are cores, from now on."""
+        self._compilers = usable()
 
     def close(self) -> None:
         """Give BLAS back the number of threads that it had; a second call does nothing."""

@@ -16,10 +16,14 @@ from seamline_cpu.kernels import einsum as einsum
 from seamline_cpu.kernels import elementwise as elementwise
 from seamline_cpu.kernels import gathering as gathering
 from seamline_cpu.kernels import gathering_quantized as gathering_quantized
+from seamline_cpu.kernels import gemm_linear as gemm_linear
 from seamline_cpu.kernels import group_query_attention as group_query_attention
 from seamline_cpu.kernels import inference as inference
 from seamline_cpu.kernels import layer_normalization as layer_normalization
 from seamline_cpu.kernels import linear_attention as linear_attention
+from seamline_cpu.kernels import linear_elementwise as linear_elementwise
+from seamline_cpu.kernels import linear_pools as linear_pools
+from seamline_cpu.kernels import linear_tables as linear_tables
 from seamline_cpu.kernels import local_response as local_response
 from seamline_cpu.kernels import logic as logic
 from seamline_cpu.kernels import losses as losses
@@ -57,6 +61,7 @@ from seamline_cpu.kernels import sampled_points as sampled_points
 from seamline_cpu.kernels import scattering as scattering
 from seamline_cpu.kernels import shapes as shapes
 from seamline_cpu.kernels import signal as signal
+from seamline_cpu.kernels import skip_normalization as skip_normalization
 from seamline_cpu.kernels import slicing as slicing
 from seamline_cpu.kernels import softmax as softmax
 from seamline_cpu.kernels import sorting as sorting

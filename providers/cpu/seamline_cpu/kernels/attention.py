@@ -1,7 +1,8 @@
-"""Attention of ONNX's own domain (23, 24, 25), carried out in float32 or float64."""
+"""Attention of ONNX's own domain (23, 24, 25): by commands, or by NumPy for what they lack."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,13 +10,23 @@ import numpy as np
 from seamline.kernels import Call, Run
 from seamline.provider import Array, NodeView
 from seamline.tensors import FLOATS
+from seamline_cpu.binding import in_order
 from seamline_cpu.kernels.attention_fitting import unfit_attention
+from seamline_cpu.kernels.attention_floats import KINDS
+from seamline_cpu.kernels.attention_inputs import joined_cache, lengths_table, widened
 from seamline_cpu.kernels.attention_math import attend, heads_first, visible
+from seamline_cpu.kernels.attention_native import (
+    Bias,
+    Form,
+    bind_attention,
+    entries,
+    fits,
+)
 from seamline_cpu.kernels.fitting import all_of
 from seamline_cpu.kernels.rows import threads_of
 from seamline_cpu.table import TABLE
 
-__all__: list[str] = []
+__all__ = ["attention", "in_python", "unfit_heads"]
 
 
 def _refused(view: NodeView) -> str | None:
@@ -98,11 +109,61 @@ def _joined(past: Array | None, now: Array, target: Array | None) -> Array:
     return out
 
 
+def _native(call: Call, q: Array, k: Array, v: Array) -> Run | None:
+    """Bind commands; None where NumPy has to do it, see :func:`in_python`."""
+    mask, lengths, y = call.input(3), call.input(6), call.output(0)
+    fed = (q, k, v, y, call.input(4), call.input(5))
+    if not q.size or not k.size or not v.size or not fits(*fed, call.output(1)):
+        return None
+    if in_python(call.view) is not None or k.dtype != v.dtype:
+        return None
+    threads, runs = threads_of(call.options), list[Run]()
+    keys = joined_cache(call.input(4), k, call.output(1), threads, runs)
+    values = joined_cache(call.input(5), v, call.output(2), threads, runs)
+    queries, seen = q.shape[2], keys.shape[2]
+    biases = []
+    if mask is not None:
+        seen = min(seen, mask.shape[-1])
+        biases = [Bias(mask if mask.dtype == bool else widened(mask, threads, runs))]
+    if lengths is None:
+        before = keys.shape[2] - k.shape[2]
+        table = entries(len(q), queries, before, seen)
+    else:
+        table = lengths_table(lengths, queries, seen, runs)
+    sides = _sides(call)
+    scale = call.attr("scale")
+    scale = 1.0 / math.sqrt(q.shape[3]) if scale is None else scale
+    form = Form(scale, float(call.attr("softcap", 0.0)), **sides)
+    out = y if y.ndim == 4 else heads_first(y, q.shape[1])
+    runs.append(bind_attention(q, keys, values, out, form, table, threads, biases))
+    return in_order(runs)
+
+
+def in_python(view: NodeView) -> str | None:
+    """Say what of a node has no commands, or None."""
+    if view.has_output(3):
+        return "scores that are given out (qk_matmul_output) are made by NumPy"
+    if view.attributes.get("softmax_precision") == 11:
+        return "a softmax in float64 is made by NumPy"
+    kind, mask = view.tensor(0), view.tensor(3)
+    if kind is not None and kind.dtype not in KINDS:
+        return f"attention of {kind.dtype} is made by NumPy"
+    other = {one.dtype for i in (1, 2, 4, 5) if (one := view.tensor(i)) is not None}
+    if len(other) > 1:
+        return "keys and values of different types are multiplied by NumPy"
+    if mask is not None and (mask.dtype not in ("bool", *KINDS) or mask.shape == ()):
+        return f"a mask of {mask} is read by NumPy"
+    return None
+
+
+unfit_heads = all_of(_refused, unfit_attention)
+
+
 @TABLE.kernel(
     "Attention",
     since=23,
     dtypes={0: FLOATS, 1: FLOATS, 2: FLOATS},
-    when=all_of(_refused, unfit_attention),
+    when=unfit_heads,
 )
 def attention(call: Call) -> Run:
     """
@@ -114,6 +175,8 @@ def attention(call: Call) -> Run:
     q, k, v, y = call.input(0), call.input(1), call.input(2), call.output(0)
     q = heads_first(q, call.attr("q_num_heads", 0))
     k, v = (heads_first(x, call.attr("kv_num_heads", 0)) for x in (k, v))
+    if (native := _native(call, q, k, v)) is not None:
+        return native
     past_k, past_v = call.input(4), call.input(5)
     before = 0 if past_k is None else past_k.shape[2]
     queries, keys = q.shape[2], before + k.shape[2]

@@ -129,6 +129,15 @@ def unfit_group_query(view: NodeView) -> str | None:
     past = dims(view, 3)
     before = past[2] if past is not None and len(past) == 4 else None
     batch = query[0]
+    total = view.constant(6)
+    most = _plus(before if view.has_input(3) else 0, query[1])
+    if total is not None and total.size == 1 and isinstance(most, int):
+        asked = int(total.reshape(-1)[0])
+        if asked > most:
+            return (
+                f"its total_sequence_length is {asked}, and {most} tokens are the most that "
+                f"{before or 0} cached rows and {query[1]} new ones can be"
+            )
     return (
         unlike(view, 1, "key", (*query[:2], None))
         or unlike(view, 2, "value", (*query[:2], None))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -12,25 +11,7 @@ from seamline.kernels import Call, Run
 from seamline.provider import NodeView
 from seamline.tensors import FLOATS
 from seamline_cpu import binding
-from seamline_cpu.kernels.convolution_dense import bind_dense, scratch_bytes
-from seamline_cpu.kernels.convolution_planes import (
-    bind_planes,
-    planes_bytes,
-    slab_of,
-    suits_planes,
-)
-from seamline_cpu.kernels.convolution_pointwise import (
-    SLAB,
-    bind_pointwise,
-    pointwise_bytes,
-    suits_pointwise,
-)
-from seamline_cpu.kernels.convolution_tiles import pack_bias, pack_slabs, pack_weights
-from seamline_cpu.kernels.depthwise import (
-    bind_depthwise,
-    depthwise_bytes,
-    suits_depthwise,
-)
+from seamline_cpu.kernels.convolution_float32 import Shape, bind_float32
 from seamline_cpu.kernels.epilogues import PLAIN, Epilogue, bind_after
 from seamline_cpu.kernels.windows import (
     Window,
@@ -46,102 +27,15 @@ from seamline_cpu.table import TABLE
 __all__ = [
     "as_float32",
     "bind_conv",
-    "bind_float32",
     "compact",
     "conv_workspace",
     "convolve",
-    "float32_bytes",
+    "in_order",
+    "wide_bytes",
 ]
 
 _Array = np.ndarray[Any, Any]
 _HALVES = ("float16", "bfloat16")
-
-
-def _form(window: Window, channels: int, each: int) -> str:
-    if suits_depthwise(window, channels, each):
-        return "depthwise"
-    if suits_pointwise(window, channels):
-        return "pointwise"
-    return "planes" if suits_planes(window) else "dense"
-
-
-def float32_bytes(window: Window, channels: int, each: int, shares: int) -> int:
-    """Give the scratch bytes of a convolution of ``channels`` to ``each`` in a group."""
-    form = _form(window, channels, each)
-    if form == "depthwise":
-        return depthwise_bytes(window, shares)
-    if form == "pointwise":
-        return pointwise_bytes(shares)
-    if form == "planes":
-        return planes_bytes(window, channels, each, shares)
-    return scratch_bytes(window, channels, shares)
-
-
-def bind_float32(
-    call: Call,
-    x: _Array,
-    w: _Array,
-    out: _Array,
-    window: Window,
-    scratch: _Array,
-    epilogue: Epilogue = PLAIN,
-) -> Run:
-    """Bind a float32 convolution of a node whose weights and bias are inputs 1 and 2."""
-    groups = call.attr("group", 1)
-    each = w.shape[0] // groups
-    threads = call.options.get("num_threads") or 1
-    form = _form(window, w.shape[1], each)
-    bias, told_bias = _kept(
-        call, 2, f"bias/{groups}", lambda b: pack_bias(b, w.shape[0], groups)
-    )
-    if form == "depthwise":
-        plain, told_plain = _kept(call, 2, "flat-bias", lambda b: _flat(b, w.shape[0]))
-        weights, told = _kept(
-            call, 1, "float32", lambda w: np.ascontiguousarray(w, np.float32)
-        )
-        run = bind_depthwise(x, weights, plain, out, window, scratch, threads, epilogue)
-        return in_order(told, told_plain, run)
-    if form == "dense":
-        packed, told = _kept(
-            call, 1, f"tiles/{groups}", lambda w: pack_weights(w, groups)
-        )
-        run = bind_dense(
-            x, packed, bias, out, window, scratch, threads, epilogue=epilogue
-        )
-        return in_order(told, told_bias, run)
-    slab = SLAB if form == "pointwise" else slab_of(window, each)
-    packed, told = _kept(
-        call, 1, f"slabs/{groups}/{slab}", lambda w: pack_slabs(w, groups, slab)
-    )
-    if form == "pointwise":
-        run = bind_pointwise(x, packed, bias, out, groups, scratch, threads, epilogue)
-    else:
-        run = bind_planes(
-            x, packed, bias, out, window, groups, scratch, threads, epilogue
-        )
-    return in_order(told, told_bias, run)
-
-
-def _flat(bias: _Array | None, count: int) -> _Array:
-    return np.zeros(count, np.float32) if bias is None else np.asarray(bias, np.float32)
-
-
-def _kept(
-    call: Call, index: int, tag: str, make: Callable[[Any], _Array]
-) -> tuple[_Array, Run | None]:
-    """Give an input in another layout, and what lays it out again if it may change."""
-    given = call.input(index)
-    if given is None:
-        return make(None), None
-    value = call.constant(index)
-    if value is not None:
-        return call.resident(tag, {index}, lambda: make(value)), None
-    laid = np.array(make(given))
-
-    def lay() -> None:
-        laid[...] = make(given)
-
-    return laid, lay
 
 
 def in_order(*steps: Run | None) -> Run:
@@ -228,9 +122,8 @@ def conv_workspace(view: NodeView) -> int:
     x, w, y = (kind.sizes for kind in kinds)  # type: ignore[union-attr]
     if kinds[0].dtype == "float64" or len(x) > 5 or 0 in y:  # type: ignore[union-attr]
         return 0
-    groups = view.attributes.get("group", 1)
-    window = compact(_window(view, x, w, y))
-    inner = float32_bytes(window, w[1], w[0] // groups, threads_here())
+    shape = Shape.of(compact(_window(view, x, w, y)), x, w, view)
+    inner = shape.nbytes(threads_here())
     return wide_bytes(kinds[0].dtype, x, y) + inner  # type: ignore[union-attr]
 
 
@@ -241,7 +134,7 @@ def conv_workspace(view: NodeView) -> int:
     when=_unfit,
     workspace=conv_workspace,
     variant="tiles",
-    because="windows of padded planes or packed panels, vector code of the host's width",
+    because="Winograd's tiles, windows of padded planes or packed panels; vector code",
 )
 def conv(call: Call) -> Run:
     """Bind the compiled form, or NumPy's for float64 and more than three axes."""
@@ -260,14 +153,13 @@ def bind_conv(call: Call, epilogue: Epilogue = PLAIN) -> Run:
         threads = call.options.get("num_threads") or 1
         return in_order(_by_numpy(call, window), *bind_after(epilogue, out, threads))
     window = compact(window)
-    groups = call.attr("group", 1)
+    shape = Shape.of(window, x.shape, w.shape, call.view)
     threads = max(threads_here(), call.options.get("num_threads") or 1)
-    need = float32_bytes(window, w.shape[1], w.shape[0] // groups, threads)
-    need += wide_bytes(x.dtype.name, x.shape, out.shape)
+    need = shape.nbytes(threads) + wide_bytes(x.dtype.name, x.shape, out.shape)
     wide_x, wide_out, scratch, widen, narrow = as_float32(
         call, x, out, scratch_of(call, need)
     )
-    run = bind_float32(call, wide_x, w, wide_out, window, scratch, epilogue)
+    run = bind_float32(call, shape, wide_x, wide_out, scratch, epilogue)
     return in_order(widen, run, narrow)
 
 

@@ -78,7 +78,8 @@ def _pack_word_run(
 ) -> None:
     """Lay out the windows of ``run`` pixels of one output row, as int16 pairs."""
     height, width = a[_H], a[_WIDTH]
-    step, sign, zero = a[_SW], a[_SIGNED], a[_ZERO]
+    step, sign = a[_SW], a[_SIGNED]
+    zero = np.int64(bytes_at(a[_ZERO])[0] ^ sign) - sign
     k = 0
     for c in range(a[_C]):
         for kd in range(a[_KD]):
@@ -270,21 +271,14 @@ def bind_dense(
     shares = threads if multiplied > 60_000 else 1
     splits = 1 if units >= shares else min(tiles, -(-shares // max(1, units)))
     need = scratch_bytes(window, channels, 1, words) - 64
-    arguments = np.array([
+    point = np.zeros(1, x.dtype) if zero is None else zero
+    arguments = [
         x.ctypes.data, packed.ctypes.data, bias.ctypes.data, out.ctypes.data,
         scratch.ctypes.data + -scratch.ctypes.data % 64, need, x.shape[0], groups, channels,
         count, *window.sizes, *window.outs, *window.kernel, *window.strides,
         *window.dilations, *window.begins, block, splits,
-        128 if x.dtype == np.int8 else 0, 0, *epilogue.arguments,
-    ], np.int64)  # fmt: skip
+        128 if x.dtype == np.int8 else 0, point.ctypes.data, *epilogue.arguments,
+    ]  # fmt: skip
     what = _dense_words if words else _dense_floats
-    run = bind(what, arguments, shares, keep=(x, packed, bias, out, scratch, epilogue))
-    if zero is None:
-        return run
-    flat = zero.reshape(-1)
-
-    def run_from_zero() -> None:
-        arguments[_ZERO] = flat[0]
-        run()
-
-    return run_from_zero
+    kept = (x, packed, bias, out, scratch, epilogue, point)
+    return bind(what, arguments, shares, keep=kept)

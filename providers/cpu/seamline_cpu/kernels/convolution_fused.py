@@ -7,27 +7,31 @@ from seamline.provider import NodeView
 from seamline.tensors import Dim, TensorType, ValueType
 from seamline_cpu.kernels.convolution import bind_conv, conv_workspace
 from seamline_cpu.kernels.epilogues import epilogue_of, unknown_activation
-from seamline_cpu.kernels.fitting import all_of
+from seamline_cpu.kernels.fitting import Check, all_of
 from seamline_cpu.kernels.windows_fitting import unfit_convolution
 from seamline_cpu.table import TABLE
 
-__all__: list[str] = []
+__all__ = ["infer_convolution", "unlike_output"]
 
 CONTRIB, OWN = "com.microsoft", "seamline"
 
 
-def _unlike_output(view: NodeView) -> str | None:
-    """Refuse a residual that is not of the output's shape."""
-    more, kinds = view.tensor(3), view.outputs
-    out = kinds[0] if kinds else None
-    if more is None or not isinstance(out, TensorType):
-        return None
-    if not (more.is_sized and out.is_sized) or more.shape == out.shape:
-        return None
-    return f"its Z is {more}, and its output {out}"
+def unlike_output(index: int) -> Check:
+    """Give the check that refuses a residual that is not of the output's shape."""
+
+    def check(view: NodeView) -> str | None:
+        more, kinds = view.tensor(index), view.outputs
+        out = kinds[0] if kinds else None
+        if more is None or not isinstance(out, TensorType):
+            return None
+        if not (more.is_sized and out.is_sized) or more.shape == out.shape:
+            return None
+        return f"its Z is {more}, and its output {out}"
+
+    return check
 
 
-_unfit = all_of(unfit_convolution(), unknown_activation, _unlike_output)
+_unfit = all_of(unfit_convolution(), unknown_activation, unlike_output(3))
 
 
 @TABLE.kernel(
@@ -54,11 +58,19 @@ def fused_conv(call: Call) -> Run:
 @TABLE.infer("FusedConv", domain=OWN)
 def infer_fused_conv(node: NodeView) -> list[ValueType | None]:
     """Give a convolution's sizes, as ONNX's Conv defines them."""
-    x, w = node.tensor(0), node.tensor(1)
-    if x is None:
+    x = node.tensor(0)
+    return infer_convolution(node, 1, None if x is None else x.dtype)
+
+
+def infer_convolution(
+    node: NodeView, weights: int, dtype: str | None
+) -> list[ValueType | None]:
+    """Give the type of a convolution of input 0 by another one."""
+    x, w = node.tensor(0), node.tensor(weights)
+    if x is None or dtype is None:
         return [None]
     if x.shape is None or w is None or w.shape is None or len(x.shape) != len(w.shape):
-        return [TensorType(x.dtype, None)]
+        return [TensorType(dtype, None)]
     rank = len(x.shape) - 2
     kernel = tuple(node.attributes.get("kernel_shape") or w.shape[2:])
     strides = tuple(node.attributes.get("strides") or (1,) * rank)
@@ -67,13 +79,13 @@ def infer_fused_conv(node: NodeView) -> list[ValueType | None]:
     mode = node.attributes.get("auto_pad", "NOTSET")
     spans = {len(kernel), len(strides), len(dilations), len(pads) / 2}
     if rank < 0 or spans != {rank}:  # its kernel refuses such a node, and says why
-        return [TensorType(x.dtype, None)]
+        return [TensorType(dtype, None)]
     sizes: list[Dim] = []
     for axis, size in enumerate(x.shape[2:]):
         around = pads[axis] + pads[axis + rank] if mode == "NOTSET" else 0
         span = (kernel[axis], strides[axis], dilations[axis])
         sizes.append(_extent(size, *span, around, mode.startswith("SAME")))
-    return [TensorType(x.dtype, (x.shape[0], w.shape[0], *sizes))]
+    return [TensorType(dtype, (x.shape[0], w.shape[0], *sizes))]
 
 
 def _extent(

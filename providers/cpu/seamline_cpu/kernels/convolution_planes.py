@@ -15,13 +15,20 @@ from typing import Any
 import numpy as np
 
 from seamline_cpu.atomics import fetch_add
+from seamline_cpu.block_moves import fill_floats
 from seamline_cpu.commands import bind, command
 from seamline_cpu.jit import jit
-from seamline_cpu.kernels.convolution_tiles import copy_tile, in_units
+from seamline_cpu.kernels.convolution_tiles import copy_tile, in_units, limited
 from seamline_cpu.kernels.epilogues import PLAIN, Epilogue, finish
 from seamline_cpu.kernels.padded_planes import Planes, fill_planes, planes_of
 from seamline_cpu.kernels.windows import Window
-from seamline_cpu.tiles import COLUMNS, ROWS, tap_tile, tap_tile_onto
+from seamline_cpu.pixel_tiles import (
+    narrow_tap_tile,
+    narrow_tap_tile_onto,
+    placed_tile,
+    placed_tile_onto,
+)
+from seamline_cpu.tiles import COLUMNS, LANES, ROWS
 
 __all__ = ["bind_planes", "planes_bytes", "slab_of", "suits_planes"]
 
@@ -30,59 +37,83 @@ _CACHE = 112 << 10  # bytes of planes: weights pass through the second-level cac
 _FEW_TILES = 8
 _TAPS_HELD = (288, 1152)  # of a slab, under few row tiles and under many
 _TILE = 4 * ROWS * COLUMNS
+_ROOM = 1024  # floats for what an epilogue lays side by side; planes keep their padding
+_HEAD = _TILE + 4 * _ROOM
 
 (_X, _W, _B, _Y, _SCRATCH, _STRIDE, _IMAGES, _GROUPS, _C, _OC, _H, _WIDTH, _OH, _OW, _SH,
  _SW, _PH, _PW, _ROWS, _HELD, _PITCH, _PLANE, _OFFSETS, _TAPS, _SPLITS, _FLAT, _SLAB,
- _COUNTER, _FUNCTION, _NUMBERS, _MORE) = range(31)  # fmt: skip
+ _COUNTER, _LIMITS, _FUNCTION, _NUMBERS, _MORE) = range(32)  # fmt: skip
 
 
 @jit
-def _edge(a: Any, out: int, row: int, limit: int, column: int, rows: int, corner: int,
-          back: bool) -> None:  # fmt: skip
+def _edge(a: Any, out: int, row: int, limit: int, column: int, rows: int, columns: int,
+          corner: int, back: bool) -> None:  # fmt: skip
     """Copy a tile that runs over ends of rows, piece by piece, from the output or back."""
     width, pitch = a[_OW], a[_OH] * a[_OW] * 4
     begin = 0
-    while begin < COLUMNS and row < limit:
-        wide = min(COLUMNS - begin, width - column)
+    while begin < columns and row < limit:
+        wide = min(columns - begin, width - column)
         there, here = out + (row * width + column) * 4, corner + begin * 4
         if back:
-            copy_tile(here, 4 * COLUMNS, there, pitch, rows, wide)
+            copy_tile(here, 4 * columns, there, pitch, rows, wide)
         else:
-            copy_tile(there, pitch, here, 4 * COLUMNS, rows, wide)
+            copy_tile(there, pitch, here, 4 * columns, rows, wide)
         begin += a[_PITCH] - column
         row += 1
         column = 0
 
 
 @jit
+def _tile(left: int, right: int, deep: int, bias: int, out: int, pitch: int, limits: int,
+          offsets: int, onto: bool, count: int) -> None:  # fmt: skip
+    """Compute a tile of one row tile, or a narrow one of two."""
+    if count == 2:
+        apart = deep * 4 * ROWS
+        if onto:
+            narrow_tap_tile_onto(
+                left, right, deep, bias, out, pitch, limits, offsets, apart
+            )
+        else:
+            narrow_tap_tile(left, right, deep, bias, out, pitch, limits, offsets, apart)
+    elif onto:
+        placed_tile_onto(left, right, deep, bias, out, pitch, limits, offsets)
+    else:
+        placed_tile(left, right, deep, bias, out, pitch, limits, offsets)
+
+
+@jit
 def _panel(a: Any, which: int, right: int, first: int, row: int, limit: int, column: int,
-           low: int, high: int, start: int, corner: int) -> None:  # fmt: skip
-    """Add one slab to a panel, which begins at a row and column of the block."""
+           columns: int, low: int, high: int, start: int, corner: int) -> None:  # fmt: skip
+    """
+    Add one slab to a panel, which begins at a row and column of the block.
+
+    ``columns`` is how many pixels there are, those between rows among them.
+    """
     pixels, width = a[_OH] * a[_OW], a[_OW]
     tiles = (a[_OC] + ROWS - 1) // ROWS
     group = which % a[_GROUPS]
     deep = min(a[_SLAB], a[_C] - start) * a[_TAPS]
     weights = a[_W] + (group * a[_C] + start) * a[_TAPS] * tiles * 4 * ROWS
     biases = a[_B] + group * tiles * 4 * ROWS
+    limits = a[_LIMITS] + (8 if start + a[_SLAB] >= a[_C] else 0)
     onto = start > 0
-    for t in range(low, high):
+    t = low
+    while t < high:
+        count = 2 if columns <= LANES and t + 1 < high else 1
+        wide = COLUMNS // count
         left = weights + t * deep * 4 * ROWS
         bias = biases + t * 4 * ROWS
-        rows = min(ROWS, a[_OC] - t * ROWS)
+        rows = min(count * ROWS, a[_OC] - t * ROWS)
         out = a[_Y] + ((which * a[_OC] + t * ROWS) * pixels + first * width) * 4
-        if rows == ROWS and column + COLUMNS <= width:
-            to = out + (row * width + column) * 4
-            if onto:
-                tap_tile_onto(left, right, deep, bias, to, pixels * 4, a[_OFFSETS])
-            else:
-                tap_tile(left, right, deep, bias, to, pixels * 4, a[_OFFSETS])
-            continue
-        if onto:
-            _edge(a, out, row, limit, column, rows, corner, False)
-            tap_tile_onto(left, right, deep, bias, corner, 4 * COLUMNS, a[_OFFSETS])
-        else:
-            tap_tile(left, right, deep, bias, corner, 4 * COLUMNS, a[_OFFSETS])
-        _edge(a, out, row, limit, column, rows, corner, True)
+        whole = rows == count * ROWS and column + wide <= width
+        to = out + (row * width + column) * 4 if whole else corner
+        pitch = pixels * 4 if whole else 4 * wide
+        if onto and not whole:
+            _edge(a, out, row, limit, column, rows, wide, corner, False)
+        _tile(left, right, deep, bias, to, pitch, limits, a[_OFFSETS], onto, count)
+        if not whole:
+            _edge(a, out, row, limit, column, rows, wide, corner, True)
+        t += count
 
 
 @jit
@@ -90,28 +121,31 @@ def _slab(
     a: Any, which: int, first: int, low: int, high: int, start: int, corner: int
 ) -> None:
     """Add one slab of channels to the tiles of a unit."""
-    base = corner + _TILE
+    base = corner + _HEAD
     for c in range(min(a[_SLAB], a[_C] - start)):
         fill_planes(
             a[_X] + (which * a[_C] + start + c) * a[_H] * a[_WIDTH] * 4,
             base + c * a[_PLANE] * 4, a[_H], a[_WIDTH], a[_SH], a[_SW], a[_PH],
-            a[_PW], first, a[_HELD], a[_PITCH],
+            a[_PW], first, a[_HELD], a[_PITCH], np.float32(0),
         )  # fmt: skip
     rows, pitch, width = min(a[_ROWS], a[_OH] - first), a[_PITCH], a[_OW]
     if a[_FLAT] != 0:
-        for q in range(0, (rows - 1) * pitch + width, COLUMNS):
-            right, row = base + q * 4, q // pitch
+        length = (rows - 1) * pitch + width
+        for q in range(0, length, COLUMNS):
             _panel(
-                a, which, right, first, row, rows, q % pitch, low, high, start, corner
-            )
+                a, which, base + q * 4, first, q // pitch, rows, q % pitch,
+                min(COLUMNS, length - q), low, high, start, corner,
+            )  # fmt: skip
         return
     alone = a[_SLAB] >= a[_C] and width >= COLUMNS
     for row in range(rows):
         for q in range(0, width, COLUMNS):
             # The last tile of a row overlaps the one before, unless sums are added to.
             at = min(q, width - COLUMNS) if alone else q
-            right = base + (row * pitch + at) * 4
-            _panel(a, which, right, first, row, row + 1, at, low, high, start, corner)
+            _panel(
+                a, which, base + (row * pitch + at) * 4, first, row, row + 1, at,
+                min(COLUMNS, width - at), low, high, start, corner,
+            )  # fmt: skip
 
 
 @jit
@@ -131,7 +165,7 @@ def _finish(a: Any, which: int, first: int, low: int, high: int, corner: int) ->
         count,
         a[_OH] * width,
         corner,
-        (a[_STRIDE] - 64) // 4,
+        _ROOM,
     )
 
 
@@ -141,6 +175,7 @@ def _planes(a: Any, share: int, shares: int) -> None:
     blocks = (a[_OH] + a[_ROWS] - 1) // a[_ROWS]
     units = a[_IMAGES] * blocks * a[_SPLITS]
     corner = a[_SCRATCH] + share * a[_STRIDE]
+    fill_floats(corner + _HEAD, (a[_STRIDE] - _HEAD) // 4, np.float32(0))
     unit = fetch_add(a[_COUNTER], 1)
     while unit < units:
         split, place = unit % a[_SPLITS], unit // a[_SPLITS]
@@ -177,7 +212,7 @@ def planes_bytes(window: Window, channels: int, each: int, shares: int) -> int:
     """Give the bytes of scratch that ``shares`` shares need."""
     held = max(1, min(channels, slab_of(window, each)))
     planes = _chosen(window, channels, each).stride * held * 4
-    return shares * (_TILE + planes) + 64
+    return shares * (_HEAD + planes) + 64
 
 
 def bind_planes(
@@ -204,15 +239,15 @@ def bind_planes(
     deep = max(1, offsets.size)
     by_rows = -(-window.outs[2] // COLUMNS) * COLUMNS * 6 * deep
     in_one = planes.pitch * (6 * deep + 100)
-    counter = np.zeros(8, np.int64)
+    counter, (limits, rest) = np.zeros(8, np.int64), limited(epilogue)
     arguments = [
         x.ctypes.data, packed.ctypes.data, bias.ctypes.data, out.ctypes.data,
         scratch.ctypes.data + -scratch.ctypes.data % 64,
         planes_bytes(window, channels, count, 1) - 64, images, groups, channels, count,
         *window.sizes[1:], *window.outs[1:], *window.strides[1:], *window.begins[1:],
         planes.rows, planes.held, planes.pitch, planes.stride, offsets.ctypes.data,
-        taps, splits, in_one < by_rows, slab, counter.ctypes.data,
-        *epilogue.arguments,
+        taps, splits, in_one < by_rows, slab, counter.ctypes.data, limits.ctypes.data,
+        *rest,
     ]  # fmt: skip
-    kept = (x, packed, bias, out, scratch, offsets, counter, epilogue)
+    kept = (x, packed, bias, out, scratch, offsets, counter, limits, epilogue)
     return in_units(bind(_planes, arguments, shares, keep=kept), counter)

@@ -19,31 +19,31 @@ import numpy as np
 from seamline_cpu.atomics import fetch_add, floats
 from seamline_cpu.commands import bind, command
 from seamline_cpu.jit import jit
-from seamline_cpu.kernels.convolution_tiles import copy_tile, in_units
+from seamline_cpu.kernels.convolution_tiles import copy_tile, in_units, limited
 from seamline_cpu.kernels.epilogues import PLAIN, Epilogue, finish
 from seamline_cpu.kernels.windows import Window
-from seamline_cpu.tiles import (
-    COLUMNS,
-    ROWS,
-    copy_row,
-    dot_tile,
-    dot_tile_onto,
-    tap_tile,
-    tap_tile_onto,
+from seamline_cpu.pixel_tiles import (
+    laid_tile,
+    laid_tile_onto,
+    narrow_tile,
+    narrow_tile_onto,
+    placed_tile,
+    placed_tile_onto,
 )
+from seamline_cpu.tiles import COLUMNS, LANES, ROWS, copy_row
 
 __all__ = ["SLAB", "bind_pointwise", "pointwise_bytes", "suits_pointwise"]
 
 _Array = np.ndarray[Any, Any]
 SLAB = 256  #: channels: 16 KB of a panel, half of a first-level cache
-_PANELS = 8  # of a unit: runs of 512 bytes, which a core fetches ahead
+_PANELS = 4  # of a unit: with longer ones, sums pass out of the first-level cache
 _TILE = 4 * ROWS * COLUMNS
 _SCRATCH_BYTES = _TILE + _PANELS * (SLAB + 1) * 4 * COLUMNS
 _DIRECT = 4  # row tiles up to which laying pixels out does not pay
-_WORK = 30_000  # cycles that a unit takes at least: ten microseconds
+_UNITS = 3  # for a thread, at least where that costs little: threads then end together
 
 (_X, _W, _B, _Y, _SCRATCH, _IMAGES, _GROUPS, _C, _OC, _PIXELS, _BLOCK, _SPLITS, _OFFSETS,
- _COUNTER, _FUNCTION, _NUMBERS, _MORE) = range(17)  # fmt: skip
+ _COUNTER, _LIMITS, _FUNCTION, _NUMBERS, _MORE) = range(18)  # fmt: skip
 
 
 @jit
@@ -66,55 +66,81 @@ def _lay(x: int, pixels: int, first: int, last: int, deep: int, to: int) -> None
 
 
 @jit
-def _tile(left: int, right: int, deep: int, bias: int, out: int, pitch: int, places: int,
-          onto: bool) -> None:  # fmt: skip
+def _tile(left: int, right: int, deep: int, bias: int, out: int, pitch: int, limits: int,
+          places: int, onto: bool) -> None:  # fmt: skip
     """Compute one tile, from pixels laid out, or where ``places`` finds them."""
     if places != 0:
         if onto:
-            tap_tile_onto(left, right, deep, bias, out, pitch, places)
+            placed_tile_onto(left, right, deep, bias, out, pitch, limits, places)
         else:
-            tap_tile(left, right, deep, bias, out, pitch, places)
+            placed_tile(left, right, deep, bias, out, pitch, limits, places)
     elif onto:
-        dot_tile_onto(left, right, deep, bias, out, pitch)
+        laid_tile_onto(left, right, deep, bias, out, pitch, limits)
     else:
-        dot_tile(left, right, deep, bias, out, pitch)
+        laid_tile(left, right, deep, bias, out, pitch, limits)
+
+
+@jit
+def _narrow(left: int, right: int, deep: int, bias: int, out: int, pitch: int, limits: int,
+            onto: bool) -> None:  # fmt: skip
+    """Compute a narrow tile of two row tiles, from pixels laid out."""
+    apart = deep * 4 * ROWS
+    if onto:
+        narrow_tile_onto(left, right, deep, bias, out, pitch, limits, apart)
+    else:
+        narrow_tile(left, right, deep, bias, out, pitch, limits, apart)
+
+
+@jit
+def _panel(a: Any, which: int, panel: int, right: int, places: int, low: int, high: int,
+           start: int, corner: int) -> None:  # fmt: skip
+    """Add one slab of channels to the tiles of one panel of pixels."""
+    pixels, depth, group = a[_PIXELS], a[_C], which % a[_GROUPS]
+    tiles = (a[_OC] + ROWS - 1) // ROWS
+    deep, pitch, onto = min(SLAB, depth - start), pixels * 4, start > 0
+    columns = min(COLUMNS, pixels - panel * COLUMNS)
+    limits = a[_LIMITS] + (8 if start + deep == depth else 0)
+    weights = a[_W] + (group * depth + start) * tiles * 4 * ROWS
+    t = low
+    while t < high:
+        count = 2 if columns <= LANES and t + 1 < high else 1
+        width = COLUMNS // count
+        rows = min(count * ROWS, a[_OC] - t * ROWS)
+        out = a[_Y] + ((which * a[_OC] + t * ROWS) * pixels + panel * COLUMNS) * 4
+        bias = a[_B] + (group * tiles + t) * 4 * ROWS
+        left = weights + t * deep * 4 * ROWS
+        whole = rows == count * ROWS and columns == width
+        to, apart = (out, pitch) if whole else (corner, 4 * width)
+        if onto and not whole:
+            copy_tile(out, pitch, to, apart, rows, columns)
+        if count == 2:
+            _narrow(left, right, deep, bias, to, apart, limits, onto)
+        else:
+            _tile(left, right, deep, bias, to, apart, limits, places, onto)
+        if not whole:
+            copy_tile(to, apart, out, pitch, rows, columns)
+        t += count
 
 
 @jit
 def _slab(a: Any, which: int, first: int, last: int, low: int, high: int, start: int,
           corner: int) -> None:  # fmt: skip
     """Add one slab of channels to the tiles of a unit."""
-    pixels, depth, group = a[_PIXELS], a[_C], which % a[_GROUPS]
-    tiles = (a[_OC] + ROWS - 1) // ROWS
-    deep, pitch = min(SLAB, depth - start), pixels * 4
-    laid = corner + _TILE
-    x = a[_X] + (which * depth + start) * pitch
+    pixels, laid = a[_PIXELS], corner + _TILE
+    x = a[_X] + (which * a[_C] + start) * pixels * 4
     whole = pixels // COLUMNS
+    deep = min(SLAB, a[_C] - start)
     if a[_OFFSETS] == 0:
         _lay(x, pixels, first, last, deep, laid)
     elif last > whole:  # a vector must not reach past the input's end
         _lay(x, pixels, whole, last, deep, laid)
     for panel in range(first, last):
-        columns = min(COLUMNS, pixels - panel * COLUMNS)
-        direct = a[_OFFSETS] != 0 and columns == COLUMNS
-        index = 0 if a[_OFFSETS] != 0 else panel - first
-        right = laid + index * (SLAB + 1) * 4 * COLUMNS
-        if direct:
-            right = x + panel * 4 * COLUMNS
-        for t in range(low, high):
-            left = a[_W] + (group * depth + start) * tiles * 4 * ROWS
-            left += t * deep * 4 * ROWS
-            rows = min(ROWS, a[_OC] - t * ROWS)
-            out = a[_Y] + ((which * a[_OC] + t * ROWS) * pixels + panel * COLUMNS) * 4
-            bias = a[_B] + (group * tiles + t) * 4 * ROWS
-            places = a[_OFFSETS] if direct else 0
-            if rows < ROWS or columns < COLUMNS:
-                if start > 0:
-                    copy_tile(out, pitch, corner, 4 * COLUMNS, rows, columns)
-                _tile(left, right, deep, bias, corner, 4 * COLUMNS, places, start > 0)
-                copy_tile(corner, 4 * COLUMNS, out, pitch, rows, columns)
-            else:
-                _tile(left, right, deep, bias, out, pitch, places, start > 0)
+        if a[_OFFSETS] != 0 and panel < whole:
+            at, places = x + panel * 4 * COLUMNS, a[_OFFSETS]
+        else:
+            index = 0 if a[_OFFSETS] != 0 else panel - first
+            at, places = laid + index * (SLAB + 1) * 4 * COLUMNS, 0
+        _panel(a, which, panel, at, places, low, high, start, corner)
 
 
 @jit
@@ -178,13 +204,13 @@ def pointwise_bytes(shares: int) -> int:
     return shares * _SCRATCH_BYTES + 64
 
 
-def _division(images: int, panels: int, tiles: int, depth: int) -> tuple[int, int]:
+def _division(images: int, panels: int, tiles: int, threads: int) -> tuple[int, int]:
     """Choose a unit's panels, and into how many parts the row tiles are cut."""
     blocks = -(-panels // _PANELS)
     block = -(-panels // blocks)
-    cycles = ROWS * depth * tiles * block
-    wanted = min(max(1, cycles // _WORK), max(1, 16 // (images * blocks)))
-    return block, min(wanted, max(1, tiles // 4))
+    # Each part lays the pixels out again, which costs a third of a row tile.
+    wanted = 1 if threads == 1 else -(-_UNITS * threads // (images * blocks))
+    return block, max(1, min(wanted, tiles // 8))
 
 
 def bind_pointwise(
@@ -211,14 +237,14 @@ def bind_pointwise(
     # Rows that are a multiple of 512 bytes apart share eight of the cache's sets or fewer.
     direct = tiles <= _DIRECT and pixels * 4 % 512 != 0
     offsets = np.arange(SLAB, dtype=np.int64) * pixels * 4
-    block, splits = _division(images, -(-pixels // COLUMNS), tiles, channels)
-    counter = np.zeros(8, np.int64)
+    shares = threads if out.size * channels > 60_000 else 1
+    block, splits = _division(images, -(-pixels // COLUMNS), tiles, shares)
+    counter, (limits, rest) = np.zeros(8, np.int64), limited(epilogue)
     arguments = [
         x.ctypes.data, packed.ctypes.data, bias.ctypes.data, out.ctypes.data,
         scratch.ctypes.data + -scratch.ctypes.data % 64, images, groups, channels, count,
         pixels, block, splits, offsets.ctypes.data if direct else 0, counter.ctypes.data,
-        *epilogue.arguments,
+        limits.ctypes.data, *rest,
     ]  # fmt: skip
-    shares = threads if out.size * channels > 60_000 else 1
-    kept = (x, packed, bias, out, scratch, offsets, counter, epilogue)
+    kept = (x, packed, bias, out, scratch, offsets, counter, limits, epilogue)
     return in_units(bind(_pointwise, arguments, shares, keep=kept), counter)

@@ -9,11 +9,14 @@ import numpy as np
 from seamline_cpu.atomics import floats
 from seamline_cpu.commands import Native, command
 from seamline_cpu.jit import jit
+from seamline_cpu.kernels.activation_loops import clip
+from seamline_cpu.kernels.epilogues import Epilogue
 from seamline_cpu.tiles import ROWS
 
 __all__ = [
     "copy_tile",
     "in_units",
+    "limited",
     "pack_bias",
     "pack_slabs",
     "pack_weights",
@@ -109,3 +112,16 @@ def in_units(launched: Native, counter: _Array) -> Native:
 
     reset = (_zero.address, counter.ctypes.data, 1)
     return Native(run).over((reset, *launched.rows), (launched, counter))
+
+
+def limited(epilogue: Epilogue) -> tuple[_Array, tuple[int, int, int]]:
+    """
+    Give the limits that tiles keep to, and what of an epilogue is left for later.
+
+    The limits of sums that are not complete, none, are followed by those of outputs.
+    """
+    limits = np.array([-np.inf, np.inf, -np.inf, np.inf], np.float32)
+    function, numbers, more = epilogue.arguments
+    if epilogue.loop is clip and more == 0:
+        limits[2:], function = epilogue.numbers, 0
+    return limits, (function, numbers, more)

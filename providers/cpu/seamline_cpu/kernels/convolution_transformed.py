@@ -15,14 +15,20 @@ from typing import Any
 
 import numpy as np
 
-from seamline_cpu.atomics import bytes_at, fetch_add, ints
+from seamline_cpu.atomics import bytes_at, fetch_add, ints, longs
 from seamline_cpu.commands import Native, bind, command
-from seamline_cpu.integer_tiles import word_tap_tile
+from seamline_cpu.integer_tiles import VARIANT, tap_tile_of_words
 from seamline_cpu.jit import jit
+from seamline_cpu.kernels.convolution_endings import (
+    ENDING_BYTES,
+    ConvolutionEnding,
+    end_block,
+)
 from seamline_cpu.kernels.convolution_tiles import copy_tile, in_units
-from seamline_cpu.kernels.convolution_words import fill_row
-from seamline_cpu.kernels.transformed_blocks import TALL, TILE, UNITS, Blocks
+from seamline_cpu.kernels.transformed_blocks import TALL, Blocks
 from seamline_cpu.kernels.windows import Window
+from seamline_cpu.kernels.word_blocks import TILE, splits_of
+from seamline_cpu.kernels.word_rows import fill_row
 from seamline_cpu.tiles import COLUMNS, LANES, ROWS
 from seamline_cpu.transform_tiles import (
     gathered_3,
@@ -45,7 +51,9 @@ __all__ = [
 _Array = np.ndarray[Any, Any]
 (_X, _W, _B, _Y, _SCRATCH, _STRIDE, _IMAGES, _GROUPS, _C, _OC, _H, _WIDTH, _OH, _OW, _PH,
  _PW, _D, _ROWS, _RUNS, _HELD, _PITCH, _PLANE, _OFFSETS, _DEPTH, _SPLITS, _TAPS, _POINTS,
- _OUTPUTS, _ZERO, _SIGN, _ZEROS, _COUNTER) = range(32)  # fmt: skip
+ _OUTPUTS, _ZERO, _SIGN, _ZEROS, _COUNTER, _END, _PLANES) = range(34)  # fmt: skip
+
+_pairs_tile = tap_tile_of_words(VARIANT.variant, 2)
 
 
 @jit
@@ -174,7 +182,7 @@ def _tiles(a: Any, which: int, low: int, high: int, first: int, start: int, sums
                     weights = (
                         a[_W] + ((group * count + t) * points + k) * deep * 4 * ROWS
                     )
-                    word_tap_tile(
+                    _pairs_tile(
                         weights, planes + k * apart + 4 * q, deep, a[_ZEROS],
                         sums + ((t - block) * points + k) * TILE, 4 * COLUMNS,
                         a[_OFFSETS],
@@ -213,12 +221,19 @@ def _transformed(a: Any, share: int, shares: int) -> None:
             held = place
         low, high = count * split // a[_SPLITS], count * (split + 1) // a[_SPLITS]
         _tiles(a, which, low, high, first, start, sums, made, planes)
+        if a[_END] != 0:
+            run = a[_OUTPUTS] * a[_D]
+            end_block(
+                longs(a[_END]), which, low * ROWS, min(high * ROWS, a[_OC]), first,
+                min(a[_ROWS], a[_OH] - first), start * run,
+                min(a[_RUNS] * run, a[_OW] - start * run), sums + a[_PLANES],
+            )  # fmt: skip
         unit = fetch_add(a[_COUNTER], 1)
 
 
 def transformed_bytes(window: Window, channels: int, each: int, shares: int) -> int:
-    """Give the bytes of scratch that ``shares`` shares need."""
-    return shares * Blocks.of(window, channels, each).nbytes + 64
+    """Give the bytes of scratch that ``shares`` shares need, without their endings."""
+    return shares * Blocks.of(window, channels, each).nbytes
 
 
 def bind_transformed(
@@ -230,6 +245,7 @@ def bind_transformed(
     scratch: _Array,
     threads: int,
     zero: _Array | None,
+    ending: ConvolutionEnding | None = None,
 ) -> Native:
     """Bind int32 sums, as :func:`~.convolution_words.bind_words` does."""
     groups, tiles = packed.shape[:2]
@@ -237,17 +253,19 @@ def bind_transformed(
     blocks = Blocks.of(window, channels, count)
     form, offsets = blocks.form, blocks.offsets()
     images = x.shape[0] * groups
-    splits = max(1, min(tiles // 4, -(-UNITS // max(1, images * blocks.count))))
+    splits = splits_of(tiles, images * blocks.count)
+    end = None if ending is None else ending.arguments(groups, window.outs[2])
     point = np.zeros(1, x.dtype) if zero is None else zero
     zeros, counter = np.zeros(ROWS, np.int32), np.zeros(8, np.int64)
     arguments = [
         x.ctypes.data, packed.ctypes.data, bias.ctypes.data, out.ctypes.data,
-        scratch.ctypes.data + -scratch.ctypes.data % 64, blocks.nbytes, images, groups,
-        channels, count, *window.sizes[1:], *window.outs[1:], *window.begins[1:],
+        scratch.ctypes.data + -scratch.ctypes.data % 64, blocks.nbytes + ENDING_BYTES,
+        images, groups, channels, count, *window.sizes[1:], *window.outs[1:], *window.begins[1:],
         window.dilations[2], blocks.rows, blocks.runs, blocks.held, blocks.pitch,
         blocks.stride, offsets.ctypes.data, offsets.size, splits, window.kernel[2],
         form.points, form.outputs, point.ctypes.data, 128 if x.dtype == np.int8 else 0,
-        zeros.ctypes.data, counter.ctypes.data,
+        zeros.ctypes.data, counter.ctypes.data, 0 if end is None else end.ctypes.data,
+        blocks.nbytes,
     ]  # fmt: skip
-    kept = (x, packed, bias, out, scratch, offsets, counter, point, zeros)
+    kept = (x, packed, bias, out, scratch, offsets, counter, point, zeros, ending, end)
     return in_units(bind(_transformed, arguments, threads, keep=kept), counter)

@@ -8,11 +8,10 @@ new. Lengths come from whoever calls, so each is checked before it bounds an arr
 from __future__ import annotations
 
 import attrs
-import numpy as np
 
 from seamline.provider import Array
 
-__all__ = ["Span", "keep_past", "normalized", "rotated", "spans"]
+__all__ = ["Span", "spans"]
 
 
 @attrs.frozen
@@ -79,59 +78,3 @@ def spans(
             )
         found.append(Span(entry, last + 1 - new, new))
     return found
-
-
-def keep_past(past: Array | None, present: Array, span: Span) -> None:
-    """Take over an entry's past rows; what lies beyond its tokens is never read."""
-    mine = present[span.entry]
-    if (
-        past is not None
-        and past.ctypes.data == present.ctypes.data
-        and (past.shape[2] == present.shape[2])
-    ):
-        return
-    if past is not None:
-        mine[:, : span.past] = past[span.entry, :, : span.past]
-    mine[:, span.total :] = 0
-
-
-def normalized(x: Array, weight: Array | None, epsilon: float) -> Array:
-    """Give rows (..., size) divided by their root mean square, in float32."""
-    wide = x.astype(np.float32)
-    if weight is None:
-        return wide
-    square = np.mean(wide * wide, axis=-1, keepdims=True)
-    return np.asarray(
-        wide / np.sqrt(square + np.float32(epsilon)) * weight.astype(np.float32)
-    )
-
-
-def rotated(
-    x: Array, positions: Array, cos: Array, sin: Array, interleaved: bool
-) -> Array:
-    """
-    Rotate the leading ``2 * cos.shape[1]`` values of each head, in place.
-
-    ``x`` is float32 (rows, heads, size); row ``p`` of the tables (length, half) is
-    position ``p``. Pairs are the two halves, or neighbours where interleaved.
-
-    Raises
-    ------
-    IndexError
-        A position that the tables do not have.
-    """
-    half = cos.shape[1]
-    if positions.size and not (positions.min() >= 0 and positions.max() < len(cos)):
-        bad = positions.min() if positions.min() < 0 else positions.max()
-        raise IndexError(
-            f"position {bad} is outside [0, {len(cos)}) of the rotary tables"
-        )
-    c, s = (t[positions][:, None, :].astype(np.float32) for t in (cos, sin))
-    if interleaved:
-        one, two = x[..., 0 : 2 * half : 2], x[..., 1 : 2 * half : 2]
-    else:
-        one, two = x[..., :half], x[..., half : 2 * half]
-    turned = one * s + two * c
-    np.subtract(one * c, two * s, out=one)
-    two[...] = turned
-    return x

@@ -73,7 +73,7 @@ def group_query_attention(node: NodeView) -> list[ValueType | None]:
         before: Dim = past.shape[2]
     else:
         before = None if node.has_input(3) else 0
-    rows = _capacity(node, before)
+    rows = _capacity(node, before, shape[1])
     batch = shape[0]
     if not isinstance(batch, int) and key is not None and isinstance(key[0], int):
         batch = key[0]
@@ -87,11 +87,13 @@ def group_query_attention(node: NodeView) -> list[ValueType | None]:
     )
 
 
-def _capacity(node: NodeView, before: Dim) -> Dim:
+def _capacity(node: NodeView, before: Dim, new: Dim) -> Dim:
+    """Give the present's rows, no more than there can be: the kernel says what is wrong."""
     total = node.constant(6)
     if total is None or total.size != 1 or not isinstance(before, int):
         return None
-    return max(before, int(total.reshape(-1)[0]))
+    rows = max(before, int(total.reshape(-1)[0]))
+    return min(rows, before + new) if isinstance(new, int) else rows
 
 
 @TABLE.infer("MultiHeadAttention", domain=CONTRIB)

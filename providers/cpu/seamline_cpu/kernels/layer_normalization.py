@@ -1,8 +1,8 @@
 """
-Normalization of trailing axes: LayerNormalization, RMSNormalization and their fusions.
+Normalization of trailing axes: LayerNormalization and RMSNormalization.
 
-onnxruntime's forms are here too: SimplifiedLayerNormalization (which its exporters also
-put in ONNX's own domain), and both with a skip connection added first.
+onnxruntime's SimplifiedLayerNormalization is here too, which its exporters also put in
+ONNX's own domain; both with a skip connection added first are in :mod:`.skip_normalization`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from seamline.provider import Array
 from seamline.tensors import FLOATS
 from seamline_cpu.atomics import floats
 from seamline_cpu.commands import command
-from seamline_cpu.kernels.normalization_fitting import unfit_skip, unfit_trailing
+from seamline_cpu.kernels.normalization_fitting import unfit_trailing
 from seamline_cpu.kernels.rows import bind_rows, matrix, sums, threads_of
 from seamline_cpu.table import TABLE
 
-__all__: list[str] = []
+__all__ = ["bind_normalization", "layer_norm_row", "rms_norm_row"]
 
 CONTRIB = "com.microsoft"
 f4 = np.float32
@@ -33,7 +33,7 @@ f4 = np.float32
 
 
 @sums
-def _layer_norm_row(x: Any, w: Any, b: Any, eps: Any, y: Any, held: Any) -> Any:
+def layer_norm_row(x: Any, w: Any, b: Any, eps: Any, y: Any, held: Any) -> Any:
     """Write ``(x - mean) / sqrt(var + eps) * w + b``; give mean and factor."""
     n = x.shape[0]
     total = f4(0.0)
@@ -52,7 +52,7 @@ def _layer_norm_row(x: Any, w: Any, b: Any, eps: Any, y: Any, held: Any) -> Any:
 
 
 @sums
-def _rms_norm_row(x: Any, w: Any, eps: Any, y: Any, held: Any) -> Any:
+def rms_norm_row(x: Any, w: Any, eps: Any, y: Any, held: Any) -> Any:
     """Write ``x / sqrt(mean(x * x) + eps) * w``; give the factor."""
     n = x.shape[0]
     total = f4(0.0)
@@ -74,7 +74,7 @@ def _layer_norm_rows(a: Any, share: int, shares: int) -> None:
     eps, means, factors = floats(a[5])[0], floats(a[7]), floats(a[8])
     held = matrix(floats(a[9]), shares, n)[share]
     for i in range(rows * share // shares, rows * (share + 1) // shares):
-        means[i], factors[i] = _layer_norm_row(x[i], w, b, eps, y[i], held)
+        means[i], factors[i] = layer_norm_row(x[i], w, b, eps, y[i], held)
 
 
 @command
@@ -85,7 +85,7 @@ def _rms_norm_rows(a: Any, share: int, shares: int) -> None:
     w, eps, factors = matrix(floats(a[3]), 1, n)[0], floats(a[4])[0], floats(a[6])
     held = matrix(floats(a[7]), shares, n)[share]
     for i in range(rows * share // shares, rows * (share + 1) // shares):
-        factors[i] = _rms_norm_row(x[i], w, eps, y[i], held)
+        factors[i] = rms_norm_row(x[i], w, eps, y[i], held)
 
 
 def _normalize(
@@ -125,7 +125,7 @@ def _flat(array: Array | None) -> Array | None:
     return None if array is None else array.reshape(-1)
 
 
-def _bind(
+def bind_normalization(
     call: Call, x: Array, y: Array, w: Array | None, b: Array | None, axis: int,
     mean: Array | None, inv: Array | None, centred: bool, eps: float = 1e-5,
 ) -> Run:  # fmt: skip
@@ -167,7 +167,7 @@ def layer_normalization(call: Call) -> Run:
     """Bind LayerNormalization; statistics are made in float32 or wider."""
     x, w, b = call.input(0), call.input(1), call.input(2)
     axis, mean, inv = call.attr("axis", -1), call.output(1), call.output(2)
-    return _bind(call, x, call.output(0), w, b, axis, mean, inv, True)
+    return bind_normalization(call, x, call.output(0), w, b, axis, mean, inv, True)
 
 
 @TABLE.kernel(
@@ -177,7 +177,9 @@ def layer_normalization(call: Call) -> Run:
 def rms_normalization(call: Call) -> Run:
     """Bind RMSNormalization; the mean of squares is made in float32 or wider."""
     x, axis = call.input(0), call.attr("axis", -1)
-    return _bind(call, x, call.output(0), call.input(1), None, axis, None, None, False)
+    return bind_normalization(
+        call, x, call.output(0), call.input(1), None, axis, None, None, False
+    )
 
 
 @TABLE.kernel(
@@ -191,38 +193,6 @@ def rms_normalization(call: Call) -> Run:
 def simplified_layer_normalization(call: Call) -> Run:
     """Bind onnxruntime's name for RMS normalization, with the factor as output 1."""
     x, w, axis = call.input(0), call.input(1), call.attr("axis", -1)
-    return _bind(call, x, call.output(0), w, None, axis, None, call.output(1), False)
-
-
-def _skip(
-    call: Call, w: Array, b: Array | None, bias: Array | None, centred: bool
-) -> Run:
-    x, skip, total = call.input(0), call.input(1), call.output(3)
-    if total is None:
-        total = np.empty(x.shape, x.dtype)
-    skip = skip.reshape((1,) * (x.ndim - skip.ndim) + skip.shape)
-    mean = call.output(1) if centred else None
-    y, inv = call.output(0), call.output(2)
-    norm = _bind(call, total, y, w, b, -1, mean, inv, centred, 1e-12)
-
-    def run() -> None:
-        np.add(x, skip, out=total)
-        if bias is not None:
-            np.add(total, bias, out=total)
-        norm()
-
-    return run
-
-
-@TABLE.kernel("SkipLayerNormalization", domain=CONTRIB, dtypes=FLOATS, when=unfit_skip)
-def skip_layer_normalization(call: Call) -> Run:
-    """Bind ``LayerNormalization(input + skip + bias)``; output 3 is the sum."""
-    return _skip(call, call.input(2), call.input(3), call.input(4), True)
-
-
-@TABLE.kernel(
-    "SkipSimplifiedLayerNormalization", domain=CONTRIB, dtypes=FLOATS, when=unfit_skip
-)
-def skip_simplified_layer_normalization(call: Call) -> Run:
-    """Bind ``RMSNormalization(input + skip + bias)``; output 3 is the sum."""
-    return _skip(call, call.input(2), None, call.input(3), False)
+    return bind_normalization(
+        call, x, call.output(0), w, None, axis, None, call.output(1), False
+    )

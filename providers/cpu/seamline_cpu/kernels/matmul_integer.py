@@ -1,8 +1,8 @@
 """
 Products of 8-bit integers, exact: MatMulInteger and QLinearMatMul.
 
-A constant right matrix is packed for compiled tiles of integers. Otherwise BLAS multiplies
-floats: both operands are moved into [-128, 127], so a product is at most 2**14 and a sum of 1024
+The right matrix is packed for compiled tiles of integers, once where it is constant. Where
+stacks of matrices broadcast, or zero points differ between them, BLAS multiplies floats: both operands are moved into [-128, 127], so a product is at most 2**14 and a sum of 1024
 of them at most 2**24: float32 holds every partial sum exactly, in whatever order BLAS
 adds. Longer sums are cut into runs of 1024 that are added as integers. Zero points enter
 through the sums of rows and columns: ``sum((a - p)(b - q)) = sum(ab) - p sum(b) - q
@@ -20,12 +20,14 @@ from seamline.kernels import Call, Run
 from seamline.provider import Array, NodeView
 from seamline.tensors import Dim
 from seamline_cpu.binding import in_order, nothing
-from seamline_cpu.commands import joined
-from seamline_cpu.integer_tiles import VARIANT
-from seamline_cpu.kernels.byte_product import BytePanels, bind_bytes
+from seamline_cpu.commands import Native, joined
+from seamline_cpu.kernels.byte_endings import Ending
+from seamline_cpu.kernels.byte_panels import BytePanels
+from seamline_cpu.kernels.byte_product import bind_bytes
+from seamline_cpu.kernels.byte_repacking import bind_repacking
 from seamline_cpu.kernels.fitting import Check, dims, unlike
+from seamline_cpu.kernels.int8_choice import group_of, variant_for
 from seamline_cpu.kernels.rows import threads_of
-from seamline_cpu.kernels.scaled_commands import bind_requantized
 from seamline_cpu.table import TABLE
 
 __all__ = ["bind_product"]
@@ -33,8 +35,8 @@ __all__ = ["bind_product"]
 _BYTES = ("int8", "uint8")
 _EXACT_RUN = 1024
 _BECAUSE = (
-    "a constant right side is packed for exact products of 16-bit pairs, else BLAS "
-    f"multiplies floats that stay exact; {VARIANT.because}"
+    "a constant right side is packed once, another in each run; stacks of matrices that "
+    "broadcast are multiplied by BLAS as floats that stay exact"
 )
 
 
@@ -77,17 +79,51 @@ def bind_product(
     """
     if not out.size:
         return nothing
-    p, q = (call.input(index) for index in zeros)
+    y = out.reshape(-1, 1 if b.ndim == 1 else b.shape[-1])
+    if (native := _bind_native(call, a, b, b_index, zeros, y)) is not None:
+        return native
+    return _by_floats(a, b, (call.input(zeros[0]), call.input(zeros[1])), out)
+
+
+def _bind_native(
+    call: Call, a: Array, b: Array, b_index: int, zeros: tuple[int, int],
+    y: Array | Ending,
+) -> Native | None:  # fmt: skip
+    """Bind the product by commands; None where they do not suit. ``y`` is ``(M, N)``."""
     if _suits_panels(call, a, b_index, zeros):
-        columns = b.reshape(-1, 1) if b.ndim == 1 else b
-        panels = call.resident(
-            f"bytes of {columns.shape}", {b_index}, lambda: BytePanels.of(columns)
-        )
-        y = out.reshape(-1, columns.shape[1])
-        rows = a.reshape(len(y), columns.shape[0])
-        given = panels.zeros(None if q is None else call.constant(zeros[1]))
-        return bind_bytes(rows, p, panels, given, y, threads_of(call.options))
-    return _by_floats(a, b, (p, q), out)
+        return _bind_packed(call, a, b_index, zeros, y)
+    p, q = (call.input(index) for index in zeros)
+    stacked = b.ndim > 2 and a.shape[:-2] == b.shape[:-2]
+    by_row = p is None or p.size == 1 or (p.ndim == 1 and a.ndim == 2)
+    plain = by_row and (q is None or q.size == 1 or (q.ndim == 1 and b.ndim > 1))
+    if not plain or not (stacked or b.ndim < 3) or not a.size:
+        return None
+    if not (a.flags.c_contiguous and b.flags.c_contiguous):
+        return None
+    threads, variant = threads_of(call.options), variant_for(call.options)
+    right = b.reshape(1, -1, 1) if b.ndim == 1 else b.reshape(-1, *b.shape[-2:])
+    left = a.reshape(len(right), -1, right.shape[1])
+    pack, panels, moved = bind_repacking(right, q, group_of(variant), threads)
+    return joined([pack, bind_bytes(left, p, panels, moved, y, threads, variant)])
+
+
+def _bind_packed(
+    call: Call, a: Array, b_index: int, zeros: tuple[int, int], y: Array | Ending
+) -> Native:
+    b: Any = call.constant(b_index)
+    columns = b.reshape(-1, 1) if b.ndim == 1 else b
+    variant = variant_for(call.options)
+    group = group_of(variant)
+    panels = call.resident(
+        f"bytes of {columns.shape} by {group}", {b_index},
+        lambda: BytePanels.of(columns, group),
+    )  # fmt: skip
+    m = len(y.y) if isinstance(y, Ending) else len(y)
+    point = None if call.input(zeros[1]) is None else call.constant(zeros[1])
+    return bind_bytes(
+        a.reshape(m, columns.shape[0]), call.input(zeros[0]), panels, panels.zeros(point),
+        y, threads_of(call.options), variant,
+    )  # fmt: skip
 
 
 def _suits_panels(call: Call, a: Array, b_index: int, zeros: tuple[int, int]) -> bool:
@@ -168,7 +204,7 @@ def _resident(index: int, view: NodeView) -> int:
 @TABLE.kernel(
     "MatMulInteger", since=10, dtypes={0: _BYTES, 1: _BYTES},
     when=_unfit_points((2, 0, -2), (3, 1, -1)),
-    resident=functools.partial(_resident, 1), variant="int16-pairs", because=_BECAUSE,
+    resident=functools.partial(_resident, 1), variant="packed", because=_BECAUSE,
 )  # fmt: skip
 def matmul_integer(call: Call) -> Run:
     """Bind MatMulInteger; zero points by tensor, by row of A, by column of B."""
@@ -180,26 +216,20 @@ def matmul_integer(call: Call) -> Run:
 @TABLE.kernel(
     "QLinearMatMul", since=10, dtypes={0: _BYTES, 3: _BYTES, 7: _BYTES},
     when=_unfit_points((1, 0, -2), (2, 0, -2), (4, 3, -1), (5, 3, -1)),
-    resident=functools.partial(_resident, 3), variant="int16-pairs", because=_BECAUSE,
+    resident=functools.partial(_resident, 3), variant="packed", because=_BECAUSE,
 )  # fmt: skip
 def qlinear_matmul(call: Call) -> Run:
     """Bind QLinearMatMul: exact sums, one float32 factor, halves to even, saturated."""
     a, b, y = call.inputs[0], call.inputs[3], call.outputs[0]
+    scales, y_scale, y_zero = (call.inputs[1], call.inputs[4]), *call.inputs[6:8]
+    if _are_plain(scales, y_scale, y_zero, y):
+        rows = y.reshape(-1, y.shape[-1] if b.ndim > 1 else 1)
+        ending = Ending(rows, *scales, last=y_scale, zero=y_zero)
+        if (native := _bind_native(call, a, b, 3, (2, 5), ending)) is not None:
+            return native
     sums = np.empty(y.shape, np.int32)
     multiply = bind_product(call, a, b, 3, (2, 5), sums)
-    scales, y_scale, y_zero = (call.inputs[1], call.inputs[4]), *call.inputs[6:8]
-    if not _are_plain(scales, y_scale, y_zero, y):
-        return in_order([multiply, _rounded(call, sums)])
-    rows = y.reshape(-1, y.shape[-1] if b.ndim > 1 else 1)
-    finish = bind_requantized(
-        sums.reshape(rows.shape),
-        scales,
-        y_scale,
-        y_zero,
-        rows,
-        threads_of(call.options),
-    )
-    return joined([multiply, finish]) or in_order([multiply, finish])
+    return in_order([multiply, _rounded(call, sums)])
 
 
 def _are_plain(

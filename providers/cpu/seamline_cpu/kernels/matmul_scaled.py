@@ -2,7 +2,8 @@
 DynamicQuantizeMatMul and MatMulIntegerToFloat of onnxruntime's domain.
 
 Both are exact sums of bytes, brought to float32 by one scale of the left side and one, or
-one a column, of the right, plus a bias.
+one a column, of the right, plus a bias. Seamline's own form of the second may add a
+residual, and activate.
 https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md
 """
 
@@ -16,20 +17,27 @@ from seamline.kernels import Call, Run
 from seamline.provider import Array, NodeView
 from seamline.tensors import Dim, TensorType, ValueType
 from seamline_cpu.binding import in_order, nothing
-from seamline_cpu.commands import joined
-from seamline_cpu.integer_tiles import VARIANT
-from seamline_cpu.kernels.byte_product import BytePanels, bind_bytes
-from seamline_cpu.kernels.fitting import Check, dims, unlike
+from seamline_cpu.kernels.byte_endings import Ending
+from seamline_cpu.kernels.byte_panels import BytePanels
+from seamline_cpu.kernels.byte_product import bind_bytes
+from seamline_cpu.kernels.convolution_fused import unlike_output
+from seamline_cpu.kernels.epilogues import (
+    PLAIN,
+    Epilogue,
+    epilogue_of,
+    unknown_activation,
+)
+from seamline_cpu.kernels.fitting import Check, all_of, dims, unlike
+from seamline_cpu.kernels.int8_choice import group_of, variant_for
 from seamline_cpu.kernels.quantize_commands import bind_dynamic
 from seamline_cpu.kernels.rows import threads_of
-from seamline_cpu.kernels.scaled_commands import bind_floats
 from seamline_cpu.table import TABLE
 
 __all__: list[str] = []
 
-_DOMAIN = "com.microsoft"
+_DOMAIN, _OWN = "com.microsoft", "seamline"
 _BYTES = ("int8", "uint8")
-_BECAUSE = f"exact products of 16-bit pairs, scaled after; {VARIANT.because}"
+_BECAUSE = "scaled to floats while the sums are in the cache"
 
 
 def _unfit(
@@ -79,32 +87,41 @@ def _nbytes(view: NodeView) -> int:
 
 def _bind(
     call: Call, rows: Array, zero: Array | None, scales: tuple[Array, Array],
-    points: int, bias: Array | None,
-) -> list[Run]:  # fmt: skip
-    b, out = call.constant(1), call.outputs[0]
+    points: int, bias: Array | None, epilogue: Epilogue = PLAIN,
+) -> Run:  # fmt: skip
+    b = call.constant(1)
     if b is None:
         raise ValueError("input 1 is not constant")
-    panels = call.resident(f"bytes of {b.shape}", {1}, lambda: BytePanels.of(b))
-    threads = threads_of(call.options)
-    sums = np.empty((len(rows), panels.columns), np.int32)
+    variant = variant_for(call.options)
+    group = group_of(variant)
+    panels = call.resident(
+        f"bytes of {b.shape} by {group}", {1}, lambda: BytePanels.of(b, group)
+    )
     point = None if call.input(points) is None else call.constant(points)
-    return [
-        bind_bytes(rows, zero, panels, panels.zeros(point), sums, threads),
-        bind_floats(sums, *scales, bias, out.reshape(sums.shape), threads),
-    ]
-
-
-def _joined(steps: list[Run]) -> Run:
-    return joined(steps) or in_order(steps)
+    out = call.outputs[0].reshape(len(rows), panels.columns)
+    return bind_bytes(
+        rows, zero, panels, panels.zeros(point),
+        Ending(out, *scales, bias, epilogue=epilogue), threads_of(call.options), variant,
+    )  # fmt: skip
 
 
 @TABLE.kernel(
+    "MatMulIntegerToFloat", domain=_OWN, dtypes={0: _BYTES, 1: _BYTES, 2: ("float32",)},
+    when=all_of(_unfit(5, (3, 5), 6, (2, 4)), unknown_activation, unlike_output(7)),
+    resident=_nbytes, variant="packed", because=_BECAUSE,
+)  # fmt: skip
+@TABLE.kernel(
     "MatMulIntegerToFloat", domain=_DOMAIN, dtypes={0: _BYTES, 1: _BYTES, 2: ("float32",)},
-    when=_unfit(5, (3, 5), 6, (2, 4)), resident=_nbytes, variant="int16-pairs",
+    when=_unfit(5, (3, 5), 6, (2, 4)), resident=_nbytes, variant="packed",
     because=_BECAUSE,
 )  # fmt: skip
 def matmul_integer_to_float(call: Call) -> Run:
-    """Bind the product of bytes, scaled to float32."""
+    """
+    Bind the product of bytes, scaled to float32.
+
+    In Seamline's domain input 7 is a residual of the output's shape, and ``activation`` and
+    ``activation_params`` are those of its FusedConv.
+    """
     a, out = call.inputs[0], call.outputs[0]
     if not out.size:
         return nothing
@@ -114,12 +131,14 @@ def matmul_integer_to_float(call: Call) -> Run:
         else np.zeros((out.size // out.shape[-1], 0), a.dtype)
     )
     scales = (call.inputs[2], call.inputs[3])
-    return _joined(_bind(call, rows, call.input(4), scales, 5, call.input(6)))
+    return _bind(
+        call, rows, call.input(4), scales, 5, call.input(6), epilogue_of(call, 7)
+    )
 
 
 @TABLE.kernel(
     "DynamicQuantizeMatMul", domain=_DOMAIN, dtypes={0: ("float32",), 1: _BYTES},
-    when=_unfit(3, (2, 3), 4, ()), resident=_nbytes, variant="int16-pairs",
+    when=_unfit(3, (2, 3), 4, ()), resident=_nbytes, variant="packed",
     because=_BECAUSE,
 )  # fmt: skip
 def dynamic_quantize_matmul(call: Call) -> Run:
@@ -131,8 +150,9 @@ def dynamic_quantize_matmul(call: Call) -> Run:
     scale, zero = np.ones(1, np.float32), np.zeros(1, np.uint8)
     quantise = bind_dynamic(a, codes, scale, zero, threads_of(call.options))
     scales = (scale, call.inputs[2])
-    return _joined([quantise, *_bind(call, codes, zero, scales, 3, call.input(4))])
+    return in_order([quantise, _bind(call, codes, zero, scales, 3, call.input(4))])
 
 
 for _op in ("MatMulIntegerToFloat", "DynamicQuantizeMatMul"):
     TABLE.infer(_op, domain=_DOMAIN)(_inferred)
+TABLE.infer("MatMulIntegerToFloat", domain=_OWN)(_inferred)

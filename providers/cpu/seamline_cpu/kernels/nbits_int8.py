@@ -24,11 +24,11 @@ from seamline_cpu.kernels.nbits_layout import GROUP, Form
 from seamline_cpu.kernels.nbits_tiles import AHEAD, load_scales, parts_of, store_rows
 from seamline_cpu.vectors import F32, I8, I16, I32, Vectors, vector
 
-__all__ = ["emit", "int8_tile"]
+__all__ = ["Int8Tile", "Step", "emit", "int8_tile"]
 
 
 @attrs.frozen
-class _Step:
+class Step:
     """Addresses of a step's operands: codes by group, the others by row of activations."""
 
     codes: list[Any]
@@ -37,7 +37,7 @@ class _Step:
     total: list[Any]
 
 
-class _Tile:
+class Int8Tile:
     """Emits ``rows`` of activations by ``groups`` of weights."""
 
     def __init__(self, v: Vectors, form: Form, groups: int) -> None:
@@ -46,7 +46,7 @@ class _Tile:
         self.words = vector(I32, v.lanes)
         self.in_words = v.has_byte_dot or form.bits == 8
 
-    def dots(self, step: _Step, zeros: list[Any]) -> list[list[Any]]:
+    def dots(self, step: Step, zeros: list[Any]) -> list[list[Any]]:
         """Give the sums of a step's products, by row and part, as int32."""
         if self.in_words:
             return self._products(step, self.starts(step, zeros))
@@ -59,7 +59,7 @@ class _Tile:
             for row in zip(starts, pairs, strict=True)
         ]
 
-    def _products(self, step: _Step, sums: list[list[Any]]) -> list[list[Any]]:
+    def _products(self, step: Step, sums: list[list[Any]]) -> list[list[Any]]:
         v, form, each = self.v, self.form, len(self.parts)
         for word in range(form.words):
             raw = [
@@ -67,7 +67,7 @@ class _Tile:
                 for g, lane in self.parts
             ]
             for plane in range(form.planes):
-                codes = [self._plane(x, plane) for x in raw]
+                codes = [self.plane(x, plane) for x in raw]
                 made = []
                 for q, row in zip(step.q, sums, strict=True):
                     at = v.add(q, 4 * (word * form.planes + plane))
@@ -81,7 +81,7 @@ class _Tile:
                 sums = [made[i : i + each] for i in range(0, len(made), each)]
         return sums
 
-    def _plane(self, raw: Any, plane: int) -> Any:
+    def plane(self, raw: Any, plane: int) -> Any:
         """Give the codes at one place of a word's bytes, a byte each."""
         b, bits = self.v.builder, self.form.bits
         if bits == 8:
@@ -96,22 +96,22 @@ class _Tile:
         pairs = self.v.byte_pairs(code, x)
         return pairs if total is None else self.v.builder.add(total, pairs)
 
-    def starts(self, step: _Step, zeros: list[Any]) -> list[list[Any]]:
+    def starts(self, step: Step, zeros: list[Any]) -> list[list[Any]]:
         """Give what products are added to: the zero points' share, where it is whole."""
         v, b = self.v, self.v.builder
         blank = v.constant(self.words, 0)
         if self.form.zero == "floats":
             return [[blank] * len(self.parts) for _ in step.total]
-        totals = [v.broadcast(I32, place, v.lanes) for place in step.total]
         if self.form.zero == "middle":
+            totals = [v.broadcast(I32, place, v.lanes) for place in step.total]
             return [[x] * len(self.parts) for x in totals]
-        # A step's sum fits 16 bits, so one multiplication of pairs serves.
-        low = [v.cast(b.and_(x, v.constant(self.words, 0xFFFF)), I16) for x in totals]
-        words = [v.cast(b.zext(z, self.words), I16) for z in zeros]
-        return [[v.word_pairs(blank, z, x) for z in words] for x in low]
+        # A step's sum fits 16 bits: LLVM then multiplies pairs, which is quicker than words.
+        words = [b.zext(z, self.words) for z in zeros]
+        low = [b.sext(v.load(I16, place, 4), I32) for place in step.total]
+        return [[b.mul(z, v.splat(x, v.lanes)) for z in words] for x in low]
 
     def scaled(
-        self, step: _Step, dots: list[list[Any]], scales: list[Any], zeros: list[Any],
+        self, step: Step, dots: list[list[Any]], scales: list[Any], zeros: list[Any],
         sums: list[Any],
     ) -> list[Any]:  # fmt: skip
         """Add a step's integers, scaled, to the float sums."""
@@ -175,7 +175,7 @@ def emit(v: Vectors, form: Form, rows: int, groups: int, args: Any) -> None:
     """Emit the code of :func:`int8_tile`'s intrinsic, from its arguments."""
     (w, across, record, after, q, q_pitch, scale, total, s_pitch, blocks, steps, bias, y,
      pitch, columns) = args  # fmt: skip
-    b, tile = v.builder, _Tile(v, form, groups)
+    b, tile = v.builder, Int8Tile(v, form, groups)
     streams = v.every(w, across, groups)
     inputs = v.every(q, q_pitch, rows)
     factors, totals = (v.every(x, s_pitch, rows) for x in (scale, total))
@@ -187,7 +187,7 @@ def emit(v: Vectors, form: Form, rows: int, groups: int, args: Any) -> None:
         def turn(j: Any, sums: list[Any]) -> list[Any]:
             number = b.add(b.mul(i, steps), j)
             four = v.times(number, 4)
-            step = _Step(
+            step = Step(
                 [v.add(place, v.times(j, 64 * form.words)) for place in codes],
                 [v.add(place, v.times(number, form.step)) for place in inputs],
                 [v.add(place, four) for place in factors],

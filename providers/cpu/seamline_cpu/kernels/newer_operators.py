@@ -8,11 +8,13 @@ what the newest version of ONNX says.
 from __future__ import annotations
 
 from seamline.provider import NodeView
-from seamline.tensors import FLOATS, ValueType
+from seamline.tensors import FLOATS, TensorType, ValueType
 from seamline_cpu.kernels import formulas
+from seamline_cpu.kernels.attention import attention, unfit_heads
 from seamline_cpu.kernels.elementwise import COMPILED
 from seamline_cpu.kernels.layer_normalization import layer_normalization
 from seamline_cpu.kernels.normalization_fitting import unfit_trailing
+from seamline_cpu.kernels.rotary import FLOAT_KINDS, REFUSED, rotary_embedding
 from seamline_cpu.table import TABLE
 
 __all__: list[str] = []
@@ -28,6 +30,24 @@ TABLE.kernel(
     "LayerNormalization", domain=OWN, dtypes={0: FLOATS, 1: FLOATS}, aliases=((0, 0),),
     when=unfit_trailing,
 )(layer_normalization)  # fmt: skip
+TABLE.kernel(
+    "Attention", domain=OWN, dtypes={0: FLOATS, 1: FLOATS, 2: FLOATS}, when=unfit_heads
+)(attention)
+
+
+@TABLE.infer("Attention", domain=OWN)
+def _attention(node: NodeView) -> list[ValueType | None]:
+    """Give the queries' rows, as wide as the values."""
+    q, v = node.tensor(0), node.tensor(2)
+    if q is None:
+        return [None]
+    if not q.shape or v is None or v.shape is None or len(v.shape) != len(q.shape):
+        return [TensorType(q.dtype, None)]
+    width = v.shape[-1]
+    heads, kv = (node.attributes.get(f"{n}_num_heads", 0) for n in ("q", "kv"))
+    if len(q.shape) == 3:
+        width = width // kv * heads if isinstance(width, int) and kv else None
+    return [TensorType(q.dtype, (*q.shape[:-1], width))]
 
 
 def _same(node: NodeView) -> list[ValueType | None]:
@@ -35,5 +55,9 @@ def _same(node: NodeView) -> list[ValueType | None]:
     return [node.tensor(0)]
 
 
-for _op in ("HardSwish", "LayerNormalization"):
+TABLE.kernel("RotaryEmbedding", domain=OWN, dtypes=FLOAT_KINDS, when=REFUSED)(
+    rotary_embedding
+)
+
+for _op in ("HardSwish", "LayerNormalization", "RotaryEmbedding"):
     TABLE.infer(_op, domain=OWN)(_same)

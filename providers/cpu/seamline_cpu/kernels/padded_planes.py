@@ -14,11 +14,9 @@ from typing import Any
 import attrs
 import numpy as np
 
-from seamline_cpu.atomics import floats
-from seamline_cpu.folds import copy_every_other, copy_floats, zero_strip
+from seamline_cpu.block_moves import copy_block, fill_floats, thin_block, thin_rows
 from seamline_cpu.jit import jit
 from seamline_cpu.kernels.windows import Window
-from seamline_cpu.tiles import LANES
 
 __all__ = ["Planes", "fill_planes", "planes_of"]
 
@@ -98,31 +96,33 @@ def planes_of(window: Window, channels: int, cache: int, least_blocks: int) -> P
 @jit
 def fill_planes(
     source: int, target: int, height: int, width: int, sh: int, sw: int,
-    top: int, left: int, first: int, held: int, pitch: int,
+    top: int, left: int, first: int, held: int, pitch: int, padding: float,
 ) -> None:  # fmt: skip
-    """Spread one channel's rows from output row ``first`` on over its planes."""
+    """
+    Spread one channel's rows from output row ``first`` on over its planes.
+
+    ``padding`` is written over rows outside the image only: beside rows it must be there
+    already, by ``fill_floats``, where it stays from channel to channel.
+    """
     for down in range(sh):
+        # Row j of a plane is input row ``(first + j) * sh + down - top``.
+        begin_row = min(held, max(0, (top - down + sh - 1) // sh - first))
+        end_row = (height + top - down + sh - 1) // sh - first
+        end_row = min(held, max(begin_row, end_row))
+        h = (first + begin_row) * sh + down - top
         for right in range(sw):
+            fill_floats(target, begin_row * pitch, padding)
+            after = (held - end_row) * pitch
+            fill_floats(target + end_row * pitch * 4, after, padding)
             begin = min(pitch, max(0, (left - right + sw - 1) // sw))
             end = min(pitch, max(begin, (width + left - right + sw - 1) // sw))
-            for j in range(held):
-                here = target
-                target += pitch * 4
-                # What runs over the row's end is written anew with the next row.
-                zero_strip(here, (pitch + LANES - 1) // LANES)
-                h = (first + j) * sh + down - top
-                if h < 0 or h >= height:
-                    continue
-                at = source + (h * width + right - left) * 4
-                if sw == 1:
-                    copy_floats(at + begin * 4, here + begin * 4, end - begin)
-                    continue
-                if sw == 2:
-                    copy_every_other(at + begin * 8, here + begin * 4, end - begin)
-                    continue
-                row, to = floats(at), floats(here)
-                for i in range(begin, end):
-                    to[i] = row[sw * i]
-    after = floats(target)
-    for i in range(_COMMON):
-        after[i] = np.float32(0)
+            at = source + (h * width + begin * sw + right - left) * 4
+            here = target + (begin_row * pitch + begin) * 4
+            rows, count = end_row - begin_row, end - begin
+            if sw == 1:
+                copy_block(at, sh * width * 4, here, pitch * 4, rows, count)
+            elif sw == 2:
+                thin_block(at, sh * width * 4, here, pitch * 4, rows, count)
+            else:
+                thin_rows(at, sh * width * 4, here, pitch * 4, rows, count, sw)
+            target += held * pitch * 4

@@ -8,24 +8,27 @@ import numpy as np
 
 from seamline.kernels import Call, Run
 from seamline.tensors import FLOATS
+from seamline_cpu.kernels.pooling_bytes import bind_byte_pool
+from seamline_cpu.kernels.pooling_global import bind_means
+from seamline_cpu.kernels.pooling_planes import bind_pool_planes, suits_pool_planes
 from seamline_cpu.kernels.pooling_rows import bind_pool
 from seamline_cpu.kernels.windows import Window, slide, window_of
 from seamline_cpu.kernels.windows_fitting import unfit_pool
 from seamline_cpu.table import TABLE
 
-__all__: list[str] = []
+__all__ = ["divisors_of", "pool_window"]
 
 _Array = np.ndarray[Any, Any]
 
 
 def _compiled(call: Call, window: Window, divisors: _Array | None) -> Run:
-    threads = call.options.get("num_threads") or 1
-    return bind_pool(
-        call.inputs[0], call.outputs[0], window.in_three(), divisors, threads
-    )
+    threads, wide = call.options.get("num_threads") or 1, window.in_three()
+    bind = bind_pool_planes if suits_pool_planes(wide) else bind_pool
+    return bind(call.inputs[0], call.outputs[0], wide, divisors, threads)
 
 
-def _window(call: Call) -> Window:
+def pool_window(call: Call) -> Window:
+    """Give a pool's window over the axes of pixels."""
     x, out = call.inputs[0], call.outputs[0]
     shape = out if out is not None else call.output(1)
     return window_of(
@@ -45,7 +48,7 @@ def _over(window: Window) -> tuple[int, ...]:
 def max_pool(call: Call) -> Run:
     """Bind the largest of each window; NaN, where there is one, is the largest."""
     x, out, places = call.inputs[0], call.output(0), call.output(1)
-    window = _window(call)
+    window = pool_window(call)
     if x.size == 0 or (out if out is not None else places).size == 0:
         return lambda: None
     if places is not None:
@@ -53,6 +56,10 @@ def max_pool(call: Call) -> Run:
         return lambda: _largest_and_places(x, out, places, window, order)
     if x.dtype == np.float32 and x.ndim <= 5:
         return _compiled(call, window, None)
+    if x.dtype.itemsize == 1 and x.ndim <= 5:
+        one, threads = np.ones(1, np.float32), call.options.get("num_threads") or 1
+        as_is = (one, None)
+        return bind_byte_pool(x, as_is, out, as_is, window, None, threads)
     least = np.iinfo(x.dtype).min if x.dtype.kind in "iu" else x.dtype.type(-np.inf)
 
     def run() -> None:
@@ -106,7 +113,7 @@ def _largest_and_places(
     places[...] = planes * int(np.prod(sizes)) + inner
 
 
-def _divisors(window: Window, include: bool) -> _Array:
+def divisors_of(window: Window, include: bool) -> _Array:
     """Count, for each place of the window, the pixels that its average is over."""
     counts = np.ones((), np.float32)
     for n, o, k, s, d, b, e in zip(
@@ -120,14 +127,23 @@ def _divisors(window: Window, include: bool) -> _Array:
     return np.ascontiguousarray(counts)
 
 
+def _is_global(window: Window) -> bool:
+    """Tell whether there is one window, and it is all of the input."""
+    ones, zeros = (1,) * len(window.outs), (0,) * len(window.outs)
+    whole = window.kernel == window.sizes and window.outs == ones
+    return whole and window.begins == window.ends == zeros
+
+
 @TABLE.kernel("AveragePool", since=(1, 22), dtypes=FLOATS, when=unfit_pool)
 def average_pool(call: Call) -> Run:
     """Bind the mean of each window, over its pixels or its padding too."""
     x, out = call.inputs[0], call.outputs[0]
-    window = _window(call)
+    window = pool_window(call)
     if out.size == 0:
         return lambda: None
-    divisors = _divisors(window, bool(call.attr("count_include_pad", 0)))
+    if x.dtype == np.float32 and _is_global(window):
+        return bind_means(call)
+    divisors = divisors_of(window, bool(call.attr("count_include_pad", 0)))
     if x.dtype == np.float32 and x.ndim <= 5:
         return _compiled(call, window, divisors)
     kind = np.float64 if x.dtype == np.float64 else np.float32
@@ -145,7 +161,7 @@ def average_pool(call: Call) -> Run:
 def lp_pool(call: Call) -> Run:
     """Bind the p-norm of each window; ``p`` was a float before opset 2."""
     x, out = call.inputs[0], call.outputs[0]
-    window, p = _window(call), call.attr("p", 2)
+    window, p = pool_window(call), call.attr("p", 2)
     kind = np.float64 if x.dtype == np.float64 else np.float32
 
     def run() -> None:

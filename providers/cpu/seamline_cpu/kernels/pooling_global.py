@@ -16,7 +16,7 @@ from seamline_cpu.kernels.windows_fitting import unfit_unpool
 from seamline_cpu.pool import run_shares
 from seamline_cpu.table import TABLE
 
-__all__: list[str] = []
+__all__ = ["bind_means"]
 
 _Array = np.ndarray[Any, Any]
 _SHARED = 1 << 19  # elements that take longer to add than a thread takes to wake
@@ -51,14 +51,20 @@ def _shared(call: Call, reduce: Any, last: Any = None) -> Run:
     return lambda: run_shares(share, threads)
 
 
+def bind_means(call: Call) -> Run:
+    """Bind the mean of each channel of a float32 input."""
+    x = call.inputs[0]
+    count, pixels = _rows(x).shape
+    threads = threads_of(call.options)
+    return bind_rows(_means, count, pixels, (x, call.outputs[0]), x.size, threads)
+
+
 @TABLE.kernel("GlobalAveragePool", since=(1, 22), dtypes=FLOATS)
 def global_average_pool(call: Call) -> Run:
     """Bind the mean of each channel; half precision is added in float32."""
     x = call.inputs[0]
     if x.dtype == np.float32:
-        count, pixels = _rows(x).shape
-        threads = threads_of(call.options)
-        return bind_rows(_means, count, pixels, (x, call.outputs[0]), x.size, threads)
+        return bind_means(call)
     kind = np.float64 if x.dtype == np.float64 else np.float32
     count = kind(np.prod(x.shape[2:]))
     if x.dtype == kind:

@@ -12,13 +12,11 @@ import onnx_ir as ir
 from seamline.kernels import Call, Run
 from seamline.provider import Array
 from seamline.tensors import dtype_name, numpy_dtype
-from seamline_cpu.kernels import quantize_loops as loops
 from seamline_cpu.kernels.conversions import to_float8
 from seamline_cpu.kernels.granules import granules, in_rows
+from seamline_cpu.kernels.linear_commands import bind_dequantized, bind_quantized
 from seamline_cpu.kernels.pointwise import (
     ARITHMETIC_FROM,
-    COMPILED_FROM,
-    cuts,
     in_parallel,
     in_sequence,
     share_count,
@@ -46,7 +44,7 @@ _FLOATS_8 = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz
 _SMALL_FLOATS = ("float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn")
 _SCALES = (*_FLOATS, "float8_e8m0fnu")
 _COMPILED = (
-    "one scale and 8 bits of a large array take a compiled loop, else NumPy calls"
+    "8 bits and a scale of all or along an axis take compiled loops, else NumPy calls"
 )
 
 Piece = tuple[Array, Array, Array | None, Array]
@@ -116,34 +114,25 @@ def _in_pieces(call: Call, step: Callable[[Piece], None]) -> Run:
 
 
 def _is_plain(call: Call, wide: Array, narrow: Array) -> bool:
-    """Tell whether the compiled loops apply."""
-    zero = call.input(2)
+    """Tell whether the commands apply: 8 bits, and scales of all or along an axis."""
+    scale, zero = call.inputs[1], call.input(2)
     return (
-        wide.size >= COMPILED_FROM
-        and wide.dtype == np.float32
+        bool(wide.size)
+        and wide.dtype == scale.dtype == np.float32
         and narrow.dtype in (np.uint8, np.int8)
-        and call.inputs[1].size == 1
-        and call.inputs[1].dtype == np.float32
         and call.attr("precision", 0) in (0, int(ir.DataType.FLOAT))
-        and (zero is None or zero.size == 1)
-        and call.inputs[0].flags.writeable
+        and not call.attr("block_size", 0)
+        and scale.ndim < 2
+        and (zero is None or zero.shape == scale.shape or zero.size == scale.size == 1)
+        and wide.flags.c_contiguous
+        and narrow.flags.c_contiguous
     )
 
 
-def _compiled(call: Call, loop: Any, *ends: Any) -> Run:
-    """Bind a compiled loop; scale and zero point are read at each run."""
-    x, out = call.inputs[0].reshape(-1), call.outputs[0].reshape(-1)
-    scale, zero = call.inputs[1].reshape(()), call.input(2)
-    zero = np.zeros((), np.int32) if zero is None else zero.reshape(())
-    loop(x[:0], out[:0], np.float32(1), np.int32(0), *ends)
-
-    def part(mine: Array, result: Array) -> None:
-        loop(mine, result, np.float32(scale), np.int32(zero), *ends)
-
-    count = share_count(call, x.size, ARITHMETIC_FROM)
-    return in_parallel(
-        [functools.partial(part, x[s], out[s]) for s in cuts(x.size, count)]
-    )
+def _axis(call: Call) -> int:
+    rank = call.inputs[0].ndim
+    axis = int(call.attr("axis", 1))
+    return 0 if rank == 1 and axis == 1 else axis % max(1, rank)
 
 
 @TABLE.kernel(
@@ -155,7 +144,7 @@ def _compiled(call: Call, loop: Any, *ends: Any) -> Run:
         2: _INTEGERS + _FLOATS_8 + _SMALL_FLOATS,
     },
     when=unfit_scales,
-    variant="numba",
+    variant="commands",
     because=_COMPILED,
 )
 def quantize_linear(call: Call) -> Run:
@@ -168,7 +157,10 @@ def quantize_linear(call: Call) -> Run:
         return _in_pieces(call, functools.partial(_to_floats, precision, saturate))
     low, high = _ENDS[name]
     if _is_plain(call, call.inputs[0], out):
-        return _compiled(call, loops.quantize, np.int32(low), np.int32(high))
+        x, scale, zero = call.inputs[0], call.inputs[1], call.input(2)
+        return bind_quantized(
+            x, scale, zero, out, _axis(call), threads_of(call.options)
+        )
     return _in_pieces(call, functools.partial(_to_integers, precision, low, high))
 
 
@@ -177,13 +169,17 @@ def quantize_linear(call: Call) -> Run:
     since=10,
     dtypes={0: (*_INTEGERS, "int32", *_FLOATS_8, *_SMALL_FLOATS), 1: _SCALES},
     when=unfit_scales,
-    variant="numba",
+    variant="commands",
     because=_COMPILED,
 )
 def dequantize_linear(call: Call) -> Run:
     """Bind DequantizeLinear: (x - zero point) scale, in float32."""
     if _is_plain(call, call.outputs[0], call.inputs[0]):
-        return _compiled(call, loops.dequantize)
+        x, scale, zero = call.inputs[0], call.inputs[1], call.input(2)
+        out = call.outputs[0]
+        return bind_dequantized(
+            x, scale, zero, out, _axis(call), threads_of(call.options)
+        )
     return _in_pieces(call, _from_any)
 
 

@@ -16,7 +16,8 @@ import numpy as np
 from seamline_cpu.atomics import bytes_at, floats, ints
 from seamline_cpu.commands import command
 from seamline_cpu.jit import jit
-from seamline_cpu.kernels.byte_product import pack_byte_rows, product_row
+from seamline_cpu.kernels.byte_panels import pack_pairs_of_bytes
+from seamline_cpu.kernels.byte_product import product_row
 from seamline_cpu.kernels.quantize_commands import (
     range_of,
     scale_of,
@@ -100,7 +101,7 @@ def _step(a: Any, way: int, t: int, panels: int, mine: int) -> None:
         if a[_LENGTHS] != 0:
             going = t < ints(a[_LENGTHS])[r]
         if going:
-            pack_byte_rows(
+            pack_pairs_of_bytes(
                 codes_at + r * size, size, 1, size, 1, 0, mine + 8, 0, left, mine + 64
             )
             product_row(left, right, pairs, mine + 64, zeros, panels, sums_at)

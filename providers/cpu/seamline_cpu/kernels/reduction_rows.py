@@ -8,14 +8,15 @@ import numpy as np
 
 from seamline.kernels import Run
 from seamline.provider import Array
-from seamline_cpu.atomics import floats, longs
-from seamline_cpu.commands import command
+from seamline_cpu.atomics import floats, ints, longs
+from seamline_cpu.commands import bind, command
 from seamline_cpu.jit import jit
 from seamline_cpu.kernels.rows import bind_rows, matrix, max_of_row, sum_of_row, sums
 
-__all__ = ["last_axes", "middle_axes"]
+__all__ = ["last_axes", "middle_axes", "whole_sums"]
 
 f4, i4 = np.float32, np.int32
+_SHARED_FROM = 1 << 16  #: integers from which more threads pay
 
 
 @sums
@@ -126,3 +127,28 @@ def middle_axes(name: str, x: Array, y: Array, threads: int) -> Run | None:
         return None
     arrays = (x, y, np.array([_MIDDLE[name], n], np.int64))
     return bind_rows(_middle_axes, outer, inner, arrays, x.size, threads)
+
+
+@command
+def _whole_rows(a: Any, share: int, shares: int) -> None:
+    """Arguments: rows, n, addresses of x (rows, n) and y (rows), and bytes of an integer."""
+    rows, n = a[0], a[1]
+    for i in range(rows * share // shares, rows * (share + 1) // shares):
+        if a[4] == 8:
+            x, total = longs(a[2] + 8 * i * n), np.int64(0)
+            for j in range(n):
+                total += x[j]
+            longs(a[3])[i] = total
+        else:
+            y, sum_of = ints(a[2] + 4 * i * n), i4(0)
+            for j in range(n):
+                sum_of = i4(sum_of + y[j])
+            ints(a[3])[i] = sum_of
+
+
+def whole_sums(x: Array, y: Array, threads: int) -> Run:
+    """Bind ``ReduceSum`` of (rows, n) integers of 32 or 64 bits, which wrap."""
+    rows, n = x.shape
+    arguments = [rows, n, x.ctypes.data, y.ctypes.data, x.itemsize]
+    shares = min(threads, rows) if x.size >= _SHARED_FROM else 1
+    return bind(_whole_rows, arguments, shares, keep=(x, y))

@@ -21,7 +21,7 @@ from seamline.kernels import Call, Run
 from seamline.provider import Array
 from seamline.tensors import FLOATS
 from seamline_cpu.binding import same_bytes
-from seamline_cpu.kernels.reduction_rows import last_axes, middle_axes
+from seamline_cpu.kernels.reduction_rows import last_axes, middle_axes, whole_sums
 from seamline_cpu.kernels.rows import threads_of
 from seamline_cpu.table import TABLE
 
@@ -145,6 +145,8 @@ def _bind(name: str, call: Call, x: Array, axes: Axes, y: Array) -> Run:
     if math.prod(kept) != y.size:
         raise ValueError(f"reducing {list(x.shape)} over axes {list(axes)} gives "
                          f"{list(kept)}, the plan says {list(y.shape)}")  # fmt: skip
+    if name == "Sum" and x.size and (rows := _whole(x, axes)) is not None:
+        return whole_sums(rows, y.reshape(len(rows)), threads_of(call.options))
     if x.dtype == np.float32 and x.size and axes:
         fast = _compiled(name, x, axes, y, threads_of(call.options))
         if fast is not None:
@@ -156,6 +158,17 @@ def _bind(name: str, call: Call, x: Array, axes: Axes, y: Array) -> Run:
             extra = {"initial": _bound(x.dtype, name == "Min")}
         return functools.partial(ufunc.reduce, x, axes, x.dtype, out, True, **extra)
     return functools.partial(_apply, REDUCTIONS[name], x, axes, y)
+
+
+def _whole(x: Array, axes: Axes) -> Array | None:
+    """Give integers as rows to add up, where the axes are the last ones."""
+    if x.dtype.kind not in "iu" or x.itemsize < 4 or not x.flags.c_contiguous:
+        return None
+    long = [i for i, n in enumerate(x.shape) if n != 1]
+    last = [i for i in long if i in axes]
+    if not last or last != long[len(long) - len(last) :]:
+        return None
+    return x.reshape(-1, math.prod(x.shape[i] for i in last))
 
 
 _OF_ONE_THE_SAME = frozenset({"Sum", "Mean", "Max", "Min", "Prod"})

@@ -8,11 +8,13 @@ from seamline.kernels import Call, Run
 from seamline.provider import Array, NodeView
 from seamline_cpu.kernels.attention_fitting import unfit_rotary
 from seamline_cpu.kernels.fitting import all_of
+from seamline_cpu.kernels.rotary_commands import bind_rotation
+from seamline_cpu.kernels.rows import threads_of
 from seamline_cpu.table import TABLE
 
-__all__ = ["rotate"]
+__all__ = ["FLOAT_KINDS", "REFUSED", "rotary_embedding", "rotate"]
 
-_DTYPES = ("float32", "float16", "bfloat16")
+FLOAT_KINDS = ("float32", "float16", "bfloat16")
 
 
 def rotate(x: Array, cos: Array, sin: Array, interleaved: bool, y: Array) -> None:
@@ -54,6 +56,11 @@ def _bind(
                          f"head of {x.shape[-1]}")  # fmt: skip
     interleaved = bool(call.attr("interleaved", 0))
     batch, length = x.shape[:2]
+    if positions is None or positions.size in (1, batch * length):
+        threads = threads_of(call.options)
+        native = bind_rotation(x, cos, sin, positions, interleaved, y, threads)
+        if native is not None:
+            return native
 
     def run() -> None:
         if positions is None:
@@ -79,10 +86,10 @@ def _rank_3_heads(view: NodeView) -> str | None:
     return None
 
 
-_REFUSE = all_of(_rank_3_heads, unfit_rotary(1, 2, 3))
+REFUSED = all_of(_rank_3_heads, unfit_rotary(1, 2, 3))
 
 
-@TABLE.kernel("RotaryEmbedding", since=23, dtypes=_DTYPES, when=_REFUSE)
+@TABLE.kernel("RotaryEmbedding", since=23, dtypes=FLOAT_KINDS, when=REFUSED)
 def rotary_embedding(call: Call) -> Run:
     """Bind RotaryEmbedding-23; without positions the caches are (B, S, half)."""
     return _bind(call, call.input(1), call.input(2), call.input(3), 0)
@@ -97,7 +104,7 @@ def _packed(view: NodeView) -> str | None:
 
 
 @TABLE.kernel(
-    "RotaryEmbedding", domain="com.microsoft", dtypes=_DTYPES,
+    "RotaryEmbedding", domain="com.microsoft", dtypes=FLOAT_KINDS,
     when=all_of(_packed, unfit_rotary(2, 3, 1)),
 )  # fmt: skip
 def contrib_rotary_embedding(call: Call) -> Run:

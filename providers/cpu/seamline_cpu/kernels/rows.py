@@ -10,15 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-import numba
 import numpy as np
 from numba.core.compiler import Compiler
 from numba.np.numpy_support import carray
 
 from seamline.provider import Array
 from seamline_cpu.commands import Command, bind
-from seamline_cpu.jit import fused, jit
-from seamline_cpu.jit_cache import attach
+from seamline_cpu.jit import compiled, fused, jit
 
 __all__ = [
     "bind_rows",
@@ -42,11 +40,7 @@ _SHARED_FROM = 16_384
 
 def sums(function: F) -> F:
     """Compile as :func:`fused` does, with sums that may be reordered."""
-    made: Any = numba.njit(
-        nogil=True, error_model="numpy", fastmath={"reassoc", "contract"}
-    )(function)
-    attach(made, function)
-    return made  # type: ignore[no-any-return]
+    return compiled(function, fastmath=("reassoc", "contract"))
 
 
 def threads_of(options: Mapping[str, Any]) -> int:
@@ -88,11 +82,7 @@ def elementwise(function: F) -> F:
     loop where an array is replaced in place. That is allowed all the same: a loop that
     reads index i before it writes it, and touches nothing else, cannot tell.
     """
-    made: Any = numba.njit(
-        nogil=True, error_model="numpy", fastmath={"contract"}, pipeline_class=_Apart
-    )(function)
-    attach(made, function)
-    return made  # type: ignore[no-any-return]
+    return compiled(function, fastmath=("contract",), pipeline=_Apart)
 
 
 @jit

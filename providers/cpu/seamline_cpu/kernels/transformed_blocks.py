@@ -8,19 +8,19 @@ import attrs
 import numpy as np
 
 from seamline_cpu.integer_transforms import LARGEST, Nested, nested
-from seamline_cpu.kernels.convolution_words import (
+from seamline_cpu.kernels.windows import Window
+from seamline_cpu.kernels.word_blocks import (
+    TILE,
     TILE_STEP,
+    apart_in_cache,
     even_parts,
     rows_of,
     suits_words,
 )
-from seamline_cpu.kernels.windows import Window
 from seamline_cpu.tiles import COLUMNS, LANES, ROWS
 
 __all__ = [
     "TALL",
-    "TILE",
-    "UNITS",
     "Blocks",
     "pack_transformed",
     "packed_shape",
@@ -30,10 +30,8 @@ __all__ = [
 
 _Array = np.ndarray[Any, Any]
 _CACHE = 320 << 10  # bytes of planes: what a 512 KB cache holds beside weights and sums
-TILE = 4 * ROWS * COLUMNS  #: bytes of a tile of sums
 _FILL = 40  # cycles that a group of a pair's inputs takes to be transformed, about
 TALL = 4  #: tiles of weights that a panel of pixels meets at once
-UNITS = 8  #: units of work wanted, so that threads end together
 #: Channels, outputs of a group and of a row from which transforms cost little beside products.
 _LEAST = (8, 12, 16)
 _LEAST_PIXELS = 256  # or the larger weights take longer to read than the products
@@ -129,9 +127,7 @@ class Blocks:
             filled = (every + beside) * d * pairs * _FILL
             rows = rows_of(height, rows, below, (every + beside) * d, tiled, filled)
         held, pitch = rows + below, runs + beside
-        stride = held * d * pitch + COLUMNS + LANES
-        stride += -stride % 16
-        stride += 16 if stride // 16 % 2 == 0 else 0
+        stride = apart_in_cache(held * d * pitch + COLUMNS + LANES)
         return cls(window, pairs, rows, runs, held, pitch, stride)
 
     @property
