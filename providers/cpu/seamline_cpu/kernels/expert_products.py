@@ -29,6 +29,7 @@ from seamline_cpu.kernels.expert_pieces import (
     unpacked_products,
 )
 from seamline_cpu.kernels.expert_routing import PRODUCTS, Routes
+from seamline_cpu.kernels.nbits_codebooks import factor_of
 from seamline_cpu.kernels.nbits_layout import (
     GROUP,
     Packed,
@@ -266,7 +267,7 @@ def _quantised_room(m: int, packed: Packed) -> tuple[dict[str, int], object]:
     values = {
         "x": codes.ctypes.data, "x_pitch": pitch, "scale": scales.ctypes.data,
         "total": totals.ctypes.data, "s_pitch": 4 * count,
-        "factor": -(1 << (form.bits - 1)) if form.zero == "middle" else -1,
+        "factor": factor_of(form),
     }  # fmt: skip
     return values, (codes, scales, totals)
 

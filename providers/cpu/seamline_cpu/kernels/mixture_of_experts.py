@@ -173,8 +173,7 @@ def _bound(call: Call) -> Run:
     k = int(call.attr("k", 1))
     routes, runs = bind_routing(logits, weights, k, experts, mode_of(call), threads)
     made += runs
-    int8 = is_int8(level) and not _is_mxfp4(call.view)
-    layer = Layer(routes, vectors, int8, threads)
+    layer = Layer(routes, vectors, is_int8(level), threads)
     inner, runs = _inner(call, layer, rows)
     made += runs
     second = _packed(call, 2)
