@@ -41,7 +41,8 @@ BASIC: Rules = _together(cleanup.RULES, convolutions.RULES)
 #: In stages: bytes stay bytes where they can; patterns become operators before these are
 #: fused into what comes first.
 EXTENDED: tuple[Rules, ...] = (
-    _together(quantized.RULES, quantized_products.RULES, dequantized.RULES),
+    quantized.RULES,
+    _together(quantized_products.RULES, dequantized.RULES),
     _together(
         attention.RULES,
         rotary.RULES,
