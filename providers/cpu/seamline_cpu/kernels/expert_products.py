@@ -195,19 +195,18 @@ class Layer:
         runs: list[Run] = [bind(what, arguments, shares, keep=keep)]
         if not self.unpacks:
             return Rows(values, {}, runs, keep)
-        piece, rows = (
-            piece_of(self.vectors, packed.block),
-            m + max(HEIGHTS[REGISTER[self.vectors]]),
-        )
+        piece, rows = piece_of(self.vectors, packed.block), m + self._tallest
         # Rows past the last are read by its tile, and never written: zeros, as memory is new.
         held = huge(-(-packed.depth // piece) * rows * (piece + APART) * 4)
         pieces = {"x": held.ctypes.data, "x_rows": rows, "depth": packed.depth}
         arguments = _arguments(PIECE_SLOTS, like, **where, **pieces)
-        keep = (keep, held)
-        what = in_pieces(self.vectors, kind, piece)
-        return Rows(
-            values, pieces, [*runs, bind(what, arguments, shares, keep=keep)], keep
-        )
+        what, keep = in_pieces(self.vectors, kind, piece), (keep, held)
+        runs.append(bind(what, arguments, shares, keep=keep))
+        return Rows(values, pieces, runs, keep)
+
+    @property
+    def _tallest(self) -> int:
+        return max(HEIGHTS[REGISTER[self.vectors]])
 
     def product(
         self, number: int, rows: Rows, weights: Experts, bias: Array, y: Array
@@ -238,24 +237,33 @@ class Layer:
         )  # fmt: skip
         make = int8_products if self.int8 else float_products
         keep = (rows.keep, weights, bias, y, routes)
-        runs: list[Run] = [
-            bind(make(self.vectors, packed.form), arguments, shares, keep=keep)
-        ]
+        few = bind(make(self.vectors, packed.form), arguments, shares, keep=keep)
         if not self.unpacks:
-            return runs
+            return [few]
+        at = routes.counters[PRODUCTS + number].ctypes.data
+        where |= {"next_at": at, **rows.pieces}
+        return [few, self._unpacked(weights, panels, shares, where, keep)]
+
+    def _unpacked(
+        self,
+        weights: Experts,
+        panels: int,
+        shares: int,
+        where: dict[str, int],
+        keep: object,
+    ) -> Run:
+        """Bind the product of experts that have some rows; ``panels`` are groups a turn."""
+        packed = weights.packed
         fits, piece = pieces_of(self.vectors), piece_of(self.vectors, packed.block)
         columns = fits.wide * REGISTER[self.vectors]
         stride = 4 * piece * columns + 64  # a cache line apart
         scratch = huge(shares * stride)
         arguments = _arguments(
-            PIECE_SLOTS, weights,
-            next_at=routes.counters[PRODUCTS + number].ctypes.data,
-            per=max(1, min(fits.most, panels * GROUP // columns)),
-            scratch=scratch.ctypes.data, stride=stride, block=packed.block, **where,
-            **rows.pieces,
+            PIECE_SLOTS, weights, scratch=scratch.ctypes.data, stride=stride,
+            per=max(1, min(fits.most, panels * GROUP // columns)), block=packed.block, **where,
         )  # fmt: skip
         what = unpacked_products(self.vectors, packed.form, piece, fits.wide)
-        return [*runs, bind(what, arguments, shares, keep=(keep, scratch))]
+        return bind(what, arguments, shares, keep=(keep, scratch))
 
 
 def _quantised_room(m: int, packed: Packed) -> tuple[dict[str, int], object]:
