@@ -130,6 +130,7 @@ def _describe(offer: Offered) -> dict[str, Any]:
         "usable": answer.usable,
         "why": answer.why,
         "fix": answer.fix,
+        "here": _found_here(offer) if answer.usable else {},
         "aliases": list(offer.spec.aliases),
         "options": [
             {
@@ -143,6 +144,16 @@ def _describe(offer: Offered) -> dict[str, Any]:
             for option in offer.spec.options
         ],
     }
+
+
+def _found_here(offer: Offered) -> dict[str, str]:
+    """Ask what it finds on this machine; an error is what is found."""
+    if offer.spec.here is None:
+        return {}
+    try:
+        return {str(name): str(said) for name, said in offer.spec.here().items()}
+    except Exception as error:  # a plugin's own
+        return {"error": f"{type(error).__name__}: {error}"}
 
 
 def _print(facts: dict[str, Any]) -> None:
@@ -186,6 +197,8 @@ def _print_provider(console: Console, found: dict[str, Any]) -> None:
     console.print(f"\n{found['name']}")
     if not found["usable"]:
         console.print(f"  unavailable: {found['why']}\n  to fix: {found['fix']}")
+    for name, said in found["here"].items():
+        console.print(f"  here, {name}: {said}")
     if found["aliases"]:
         console.print(f"  also called: {', '.join(found['aliases'])}")
     for option in found["options"]:

@@ -59,6 +59,17 @@ class Constants:
         owner = self._owners.get(name)
         return owner.constant(name) if owner is not None else None
 
+    def rest(self, name: str) -> None:
+        """
+        Take a constant out of memory that is mapped; it comes back where it is read.
+
+        For a constant that was packed into something else. What was computed, and what the
+        caller gave in memory, stays.
+        """
+        owner = self._owners.get(name)
+        if owner is not None:
+            owner.rest(name)
+
     def with_known(self, known: Mapping[str, Array]) -> Known:
         """Look here after looking among values known for one signature."""
         return Known(self, known)

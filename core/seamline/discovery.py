@@ -7,6 +7,7 @@ order in which it is checked, stands in :mod:`seamline.hookspecs`.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterable
 from importlib import metadata
@@ -212,3 +213,13 @@ def _origin(entry: metadata.EntryPoint) -> Origin:
 
 def _module(entry: metadata.EntryPoint) -> str:
     return entry.value.partition(":")[0].strip()
+
+
+def _in_a_child() -> None:
+    """Free the lock, which a thread that the child does not have may hold."""
+    global _lock, _loading
+    _lock, _loading = threading.RLock(), False
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_a_child)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 import attrs
 import numpy as np
@@ -65,7 +65,7 @@ class Engine:
 
     def context(self, provider: str) -> Kept:
         """Give a provider's keep of things made from constants."""
-        return Kept(self._kept.setdefault(provider, {}))
+        return Kept(self._kept.setdefault(provider, {}), self.constants)
 
     def kept_nbytes(self, provider: str) -> int:
         """Give the bytes of arrays that a provider's kernels made of constants and keep."""
@@ -103,12 +103,20 @@ class Kept:
     """Implements :class:`~seamline.provider.BuildContext` over a dictionary."""
 
     _kept: dict[tuple[object, ...], Any]
+    _constants: Constants | None = None
 
     def resident(self, key: tuple[object, ...], make: Callable[[], Any]) -> Any:
-        """Give what was made for the key before, or make it."""
+        """Give what was made for the key before, or make it; its sources may then go."""
         if key not in self._kept:
             self._kept[key] = make()
+            if self._constants is not None:
+                for name in filter(_is_text, key):
+                    self._constants.rest(name)
         return self._kept[key]
+
+
+def _is_text(part: object) -> TypeGuard[str]:
+    return isinstance(part, str)
 
 
 def _nbytes_of(made: Any) -> int:

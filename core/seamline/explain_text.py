@@ -115,6 +115,19 @@ def _who(plan: Mapping[str, Any], indent: str) -> Iterator[str]:
     yield f"{indent}placement"
     for (provider, variant, reason), count in reasons.most_common(_SHOWN):
         yield f"{indent}  {count:5} on {provider} ({variant}): {reason}"
+    yield from _variants(plan, indent)
+
+
+def _variants(plan: Mapping[str, Any], indent: str) -> Iterator[str]:
+    """Give why variants were chosen, where a claim says it."""
+    chosen: Counter[tuple[str, str, str]] = Counter()
+    for node in plan["nodes"].values():
+        if node["because"]:
+            chosen[node["op"], node["variant"], node["because"]] += 1
+    if chosen:
+        yield f"{indent}variants"
+    for (op, variant, because), count in chosen.most_common(_SHOWN):
+        yield f"{indent}  {count:5} {op} by {variant}: {because}"
 
 
 def _refused(plan: Mapping[str, Any], indent: str) -> Iterator[str]:

@@ -10,6 +10,7 @@ who can make one beside the model could have put the bytes there.
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 import stat
@@ -136,6 +137,20 @@ class MappedTensor(ir.LazyTensor):
         if not self._length:
             return np.empty(0, np.uint8)
         return np.frombuffer(self._file.buffer(), np.uint8, self._length, self._offset)
+
+    def rest(self) -> None:
+        """
+        Have the system forget the pages that hold the tensor; read again, they come back.
+
+        They are of a file that is only read, so whoever else reads it sees no difference.
+        Pages that are shared with a neighbour in the file stay.
+        """
+        mapped = self._file.mapped
+        begin = -(-self._offset // mmap.PAGESIZE) * mmap.PAGESIZE
+        end = (self._offset + self._length) // mmap.PAGESIZE * mmap.PAGESIZE
+        if mapped is not None and begin < end and hasattr(mmap, "MADV_DONTNEED"):
+            with contextlib.suppress(OSError):  # a system that does not know the advice
+                mapped.madvise(mmap.MADV_DONTNEED, begin, end - begin)
 
     def _tensor_of_bytes(self) -> ir.TensorProtocol:
         if self.dtype.bitwidth < 8:

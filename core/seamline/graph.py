@@ -20,6 +20,7 @@ import onnx_ir as ir
 
 from seamline.collector import collector_paused
 from seamline.errors import ModelError
+from seamline.external_data import MappedTensor
 from seamline.limits import LoadLimits
 from seamline.tensors import ValueType
 
@@ -199,6 +200,15 @@ class Graph:
             kept = self._unpacked if packed else self._arrays
             kept[name] = array
         return array
+
+    def rest(self, name: str) -> None:
+        """Let go of the memory of a constant in a file; asked for again, it is read again."""
+        tensor = self.constants.get(name)
+        if isinstance(tensor, MappedTensor):
+            self._arrays.pop(
+                name, None
+            )  # a copy, where the file's bytes are not aligned
+            tensor.rest()
 
 
 def read_only(tensor: ir.TensorProtocol) -> np.ndarray[Any, Any]:

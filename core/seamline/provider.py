@@ -110,6 +110,9 @@ class ProviderSpec:
         Opens a model file with a number of threads on the runtime that this provider
         wraps, without seamline, and gives a function from feeds to outputs: what
         ``seamline bench --peer`` measures beside.
+    here
+        Says what it finds on this machine and would choose, and why, by a word for each;
+        ``seamline providers`` asks where it can be used. Opens no device.
     """
 
     name: str
@@ -120,6 +123,7 @@ class ProviderSpec:
     options: tuple[Option, ...] = ()
     aliases: tuple[str, ...] = ()
     peer: Callable[[str, int], Callable[[Mapping[str, Any]], list[Any]]] | None = None
+    here: Callable[[], Mapping[str, str]] | None = None
 
 
 # --- resources of running: closed by whoever opened them ------------------------------
@@ -175,7 +179,8 @@ class BuildContext(Protocol):
 
         Called again with the same key it gives the first result, so programs for
         several shape signatures share it. Name the constants in the key, never their
-        addresses: an address outlives what lay there.
+        addresses: an address outlives what lay there. The pages of a mapped file that
+        hold a constant which is named are let go: what is packed need not be twice in memory.
         """
         ...
 

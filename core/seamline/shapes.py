@@ -14,6 +14,7 @@ forgets what an earlier one left, and gives its answer as values.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterable, Mapping
 
@@ -185,3 +186,13 @@ class _Pass:
                 # Sizes may change from turn to turn; the element type may not.
                 brought = TensorType(brought.dtype, None)
             self.nodes.types[name] = merged(brought, declared)
+
+
+def _in_a_child() -> None:
+    """Free the lock, which a thread that the child does not have may hold."""
+    global _lock
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_a_child)

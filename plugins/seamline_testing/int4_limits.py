@@ -78,7 +78,7 @@ class Product:
     def size(self) -> Array:
         """Give what errors are shares of, for each element."""
         squares = (self.x.astype(np.float64) ** 2) @ self.w**2 + self.bias**2
-        return np.maximum(np.sqrt(squares), np.finfo(np.float32).tiny)
+        return np.asarray(np.maximum(np.sqrt(squares), np.finfo(np.float32).tiny))
 
     def errors(self, got: Array) -> Array:
         """Give each element's error, as a share of its size."""

@@ -86,6 +86,7 @@ def test_json_holds_all_that_is_known(plugin_folder, seamline):
             "usable": False,
             "why": "no [bold]device[/bold]",
             "fix": "buy one",
+            "here": {},
             "aliases": ["Mine"],
             "options": [
                 {
@@ -105,6 +106,31 @@ def test_json_holds_all_that_is_known(plugin_folder, seamline):
     out = [b for b in facts["blocked"] if b["distribution"] == "acme-out"]
     assert [b["why"] for b in out] == ["'out' is blocked (argument)"]
     assert [c["command"] for c in facts["commands"]] == ["greet"]
+
+
+def test_what_a_provider_finds_here_is_shown_and_an_error_in_it_too(
+    plugin_folder, seamline
+):
+    source = """
+        from seamline.hookspecs import hookimpl
+        from seamline.provider import Availability, ProviderSpec
+
+        CONTRACT_VERSION = 1
+        no = Availability(False, "no device", "buy one")
+
+        @hookimpl
+        def seamline_providers():
+            return [
+                ProviderSpec("wide", print, here=lambda: {"lanes": "8, as it reports"}),
+                ProviderSpec("odd", print, here=lambda: {}["x"]),
+                ProviderSpec("gone", print, probe=lambda: no, here=lambda: 1 / 0),
+            ]
+    """
+    install(plugin_folder, "acme-wide", source)
+    shown = seamline("providers").output
+    assert "here, lanes: 8, as it reports" in shown
+    assert "here, error: KeyError: 'x'" in shown
+    assert "ZeroDivisionError" not in shown
 
 
 def test_text_of_a_plugin_is_not_read_as_markup(plugin_folder, seamline):

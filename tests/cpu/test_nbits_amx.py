@@ -179,7 +179,7 @@ def test_the_code_for_amx_uses_its_tiles():
     kind = ir.FunctionType(ir.VoidType(), [I64] * 11)
     function = ir.Function(module, kind, "f")
     v = Vectors(ir.IRBuilder(function.append_basic_block()), "amx")
-    form = Form(4, 32, False, MIDDLE)
+    form = Form(4, 32, "", MIDDLE)
     nbits_amx_unpack.emit_unpacked(v, form, function.args[:5])
     nbits_amx_tiles.emit_product(v, Tiles(v), function.args[5:10], single=False)
     Tiles(v).configure(function.args[10])

@@ -149,6 +149,31 @@ def test_16_bit_activations_lose_only_what_their_results_do(dtype, level, k):
         )
 
 
+@pytest.mark.parametrize("zeros", [MIDDLE, FLOATS])
+@pytest.mark.parametrize("m", [1, 5, 40])
+def test_scales_of_bfloat16_that_float16_has_not_are_kept_in_two_bytes(zeros, m):
+    codes, scale, points, _ = weights(70, 96, zeros=zeros, dtype=BF16)
+    scale[:, 0], scale[::2, 1] = 1e-9, 3e6
+    made = pack(Source(codes, scale, points, 96, 4))
+    assert made.form.half == "bfloat16"
+    assert made.form.scale_nbytes == 32
+    q = np.stack([codes & 15, codes >> 4], -1).reshape(70, 3, 32).astype(float)
+    z = 8 if points is None else points.astype(float)[..., None]
+    w = ((q - z) * scale.astype(float)[..., None]).reshape(70, 96)
+    x = rows_of(m, 96)
+    assert error(product(made, x, 0, BEST), x.astype(float) @ w.T) < 1e-6
+    assert error(product(made, x, 4, BEST), x.astype(float) @ w.T) < 2e-2
+
+
+@pytest.mark.parametrize(
+    ("scale", "kept"), [(0.02, "float16"), (2.0**-26, "bfloat16"), (2.0**-26 / 3, "")]
+)
+def test_scales_are_kept_in_the_shortest_type_that_has_all_of_them(scale, kept):
+    codes, scales, _, _ = weights(40, 64, coarse=True)
+    scales[:] = np.float32(np.float16(scale)) if kept == "float16" else scale
+    assert pack(Source(codes, scales, None, 64, 4)).form.half == kept
+
+
 @pytest.mark.parametrize("level", [0, 4])
 @pytest.mark.parametrize("m", [1, 5])
 def test_no_zero_point_is_one_of_8_to_the_byte(level, m):
@@ -305,7 +330,7 @@ def test_a_tile_with_vnni_is_dots_of_bytes_and_calls_nothing(
     variant, cpu, rows, groups, dots
 ):
     def emit(v, *arguments):
-        nbits_int8.emit(v, Form(4, 32, False, MIDDLE), rows, groups, arguments)
+        nbits_int8.emit(v, Form(4, 32, "", MIDDLE), rows, groups, arguments)
 
     text = assembly(variant, cpu, emit, 15)
     assert text.count("vpdpbusd") == dots  # 8 for each row and register of weights

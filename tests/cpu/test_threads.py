@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import os
-import pathlib
-import subprocess
-import sys
-import textwrap
 
 import numpy as np
 import pytest
 from tests.bench.chains import chain
+from tests.cpu.robustness import (
+    CACHE,
+    ENDS,
+    FORKED,
+    FOUR_THREADS,
+    IDLE,
+    ONE_SESSION,
+    REFUSED,
+    TWO_SESSIONS,
+    WATCHED,
+    cut,
+    ends_well,
+    in_a_process,
+)
 
 from seamline.errors import ProviderOptionError
 from seamline.pipeline import Pipeline
@@ -18,7 +28,6 @@ from seamline_cpu import commands, cores
 from seamline_cpu.cores import Pinning, read_pinning
 from seamline_cpu.crew import crew, pin, unpin
 
-ROOT = pathlib.Path(__file__).parents[2]
 CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
 linux = pytest.mark.skipif(
     not hasattr(os, "sched_setaffinity"), reason="this system keeps no thread to a core"
@@ -144,88 +153,16 @@ def test_a_core_that_the_process_may_not_use_is_refused_with_those_it_may():
 # --- whole processes, each with a deadline --------------------------------------------
 
 
-def in_a_process(code, deadline=90):
-    head = """
-        import os, sys, threading, time, warnings
-        import numpy as np
-        from seamline.pipeline import Pipeline
-        from seamline_cpu.crew import crew
-        from tests.bench.chains import chain
-        warnings.simplefilter("ignore", DeprecationWarning)  # fork with threads
-        def opened(threads=2):
-            return Pipeline.open(
-                chain(12, size=600_000), providers=[("cpu", {"num_threads": threads})]
-            )
-        pipeline = opened()
-        x = np.linspace(-1, 1, 600_000, dtype=np.float32)
-        right = [pipeline.run({"x": x})[0] for _ in range(3)][0]
-        def check(one=pipeline):
-            assert one.run({"x": x})[0].tobytes() == right.tobytes()
-    """
-    return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(head) + textwrap.dedent(code)],
-        env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
-        timeout=deadline, cwd=ROOT, check=False,
-    )  # fmt: skip
-
-
-def ends_well(code):
-    done = in_a_process(code)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout
-
-
 def test_an_idle_process_uses_no_processor_time():
-    ends_well("""
-        for _ in range(5):
-            check()
-        time.sleep(0.1)
-        before = time.process_time()
-        time.sleep(1)
-        used = time.process_time() - before
-        assert used < 0.02, used
-        assert crew().asleep == 1
-        check()
-    """)
+    assert ends_well(IDLE.format(seconds=1))["workers_asleep"] == 1
 
 
 def test_a_child_forked_in_the_middle_of_another_threads_run_has_workers_of_its_own():
-    ends_well("""
-        going = True
-        def load():
-            mine = opened()
-            while going:
-                check(mine)
-        thread = threading.Thread(target=load)
-        thread.start()
-        children = []
-        for _ in range(4):
-            child = os.fork()
-            if child == 0:
-                one = opened()
-                check(one)
-                check(one)
-                check(one)
-                os._exit(0 if len(crew().workers) == 1 else 3)
-            children.append(child)
-            time.sleep(0.05)
-        statuses = [os.waitstatus_to_exitcode(os.waitpid(c, 0)[1]) for c in children]
-        going = False
-        thread.join()
-        assert statuses == [0] * 4, statuses
-        check()
-    """)
+    assert ends_well(FORKED) == {"children": 4, "right": 4}
 
 
 def test_the_interpreter_ends_while_sessions_are_open_and_threads_run():
-    out = ends_well("""
-        for _ in range(2):
-            mine = opened()
-            threading.Thread(target=lambda: [check(mine) for _ in range(10**6)], daemon=True).start()
-        time.sleep(0.3)
-        print("last")
-    """)
-    assert out == "last\n"
+    assert ends_well(ENDS) == {"sessions_open": 3, "threads_running": 2}
 
 
 def test_an_exception_that_ends_the_program_does_not_hang():
@@ -233,17 +170,22 @@ def test_an_exception_that_ends_the_program_does_not_hang():
     assert done.returncode == 7
 
 
-def test_four_threads_over_two_sessions_are_right_and_share_one_worker():
-    ends_well("""
-        sessions, wrong = [opened(), opened()], []
-        def work(one):
-            for _ in range(15):
-                if one.run({"x": x})[0].tobytes() != right.tobytes():
-                    wrong.append(1)
-        threads = [threading.Thread(target=work, args=(sessions[i % 2],)) for i in range(4)]
-        for thread in threads: thread.start()
-        for thread in threads: thread.join()
-        assert not wrong
-        names = [t.name for t in threading.enumerate() if t.name.startswith("seamline-cpu-native")]
-        assert names == ["seamline-cpu-native-1"], names
-    """)
+@pytest.mark.parametrize(
+    ("code", "runs"), [(TWO_SESSIONS, 30), (ONE_SESSION, 30), (FOUR_THREADS, 60)]
+)
+def test_threads_over_sessions_are_right_and_share_one_worker(code, runs):
+    assert ends_well(code) == {"runs": runs, "wrong": 0, "workers": 1}
+
+
+def test_a_cache_that_was_cut_short_costs_a_warning_and_is_mended(tmp_path):
+    kept = {"NUMBA_CACHE_DIR": str(tmp_path)}
+    filled = ends_well(CACHE, before=WATCHED, **kept)
+    assert (filled["compiled"] > 0, filled["warned"]) == (True, 0)
+    assert cut(tmp_path) == filled["compiled"]
+    found = ends_well(CACHE, before=WATCHED, **kept)
+    assert found["compiled"] == filled["compiled"]
+    assert 1 <= found["warned"] <= 2  # once for each folder of sources
+    assert "not cached" in found["said"]
+    again = ends_well(CACHE, before=REFUSED + WATCHED, **kept)
+    assert (again["compiled"], again["loaded"]) == (0, filled["compiled"])
+    assert again["warned"] == 0

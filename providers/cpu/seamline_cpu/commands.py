@@ -94,7 +94,8 @@ def putting_off() -> Iterator[list[Command]]:
     """
     global _put_off
     with global_compiler_lock:
-        _put_off = found = []
+        found: list[Command] = []
+        _put_off = found
         try:
             yield found
         finally:

@@ -4,7 +4,7 @@ Functions that compiled code calls: typed and lowered, without machine code of t
 Numba makes of every function that another one calls a complete one: optimised, wrapped
 for Python and for C, turned into machine code and kept on disk; and then LLVM links its
 code into the caller and optimises it there again. A command has a dozen such functions, so
-half of a first start went into code that nobody runs. Here what a compiled function
+most of a first start went into code that nobody runs. Here what a compiled function
 calls becomes LLVM's IR in a library that the caller links, and nothing more. Called from
 Python, the same function is compiled as Numba always does.
 """
@@ -22,7 +22,7 @@ class _Library(codegen.JITCodeLibrary):  # type: ignore[misc]
     """
     IR for callers to link, and no machine code.
 
-    It is optimised: left to the caller's passes, loops came out a tenth slower.
+    It is optimised: left to the caller's passes, loops came out slower.
     """
 
     def _finalize_final_module(self) -> None:
@@ -51,11 +51,14 @@ class _Lowered(dispatching._FunctionCompiler):  # type: ignore[misc]
 class _Inner(registry.CPUDispatcher):  # type: ignore[misc]
     """What compiled callers see of a function."""
 
+    _compiler: Any
+
     def __init__(self, function: Any, **more: Any) -> None:
         super().__init__(function, **more)
+        usual = self._compiler
         self._compiler = _Lowered(
             function, self.targetdescr, self.targetoptions, self.locals,
-            self._compiler.pipeline_class,
+            usual.pipeline_class,
         )  # fmt: skip
 
     def compile(self, sig: Any) -> Any:

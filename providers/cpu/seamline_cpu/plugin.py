@@ -20,6 +20,20 @@ def _create(options: Mapping[str, Any]) -> Provider:
     return CpuProvider(options)
 
 
+def _here() -> Mapping[str, str]:
+    # Asks the processor through LLVM, which is not imported before.
+    from seamline_cpu.cores import current_core, usable
+    from seamline_cpu.instruction_sets import INT8, choose
+
+    chosen = choose(("amx", *INT8))
+    kept = "a core of its own" if current_core() >= 0 else "wherever the system puts it"
+    return {
+        "num_threads": f"{usable()}, as many as the cores that this process may use",
+        "pinning": f"each worker on {kept}; explain says what came of it once a model ran",
+        "int4_variant": f"{chosen.variant}, since {chosen.because}",
+    }
+
+
 @hookimpl
 def seamline_providers() -> Sequence[ProviderSpec]:
     """Offer the CPU provider."""
@@ -59,5 +73,6 @@ def seamline_providers() -> Sequence[ProviderSpec]:
             contract_version=CONTRACT_VERSION,
             options=(threads, pinning, variant, of_bytes),
             aliases=("CPUExecutionProvider",),
+            here=_here,
         )
     ]

@@ -4,7 +4,8 @@ How MatMulNBits' weights lie in memory, for every variant the same.
 Sixteen rows of weights are a *group*. A group is a row of records, one for each block of K::
 
     codes of the block, in words: word 0 of rows 0..15, word 1 of rows 0..15, ...
-    scales of rows 0..15       float16 if that keeps every one exactly, else float32
+    scales of rows 0..15       float16 or bfloat16 if that keeps every one exactly,
+                               else float32
     zero points of rows 0..15  nothing if all are the middle code, bytes if all are whole,
                                else floats like the scales
 
@@ -20,9 +21,10 @@ With ``g_idx`` codes are sorted by their block first, and activations are gather
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import attrs
+import ml_dtypes
 import numpy as np
 
 from seamline.provider import Array
@@ -45,7 +47,8 @@ __all__ = [
 GROUP = 16  #: rows of weights whose words lie together
 MOST_GROUPS = 4  #: that one tile takes
 _AT_ONCE = 64 * GROUP  # rows packed together: bounds what packing takes for itself
-f2, f4 = np.float16, np.float32
+f4 = np.float32
+_NARROW: dict[str, Any] = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
 
 
 @attrs.frozen
@@ -60,7 +63,8 @@ class Form:
     step
         Codes of K between two looks at the scale: 16 or 32.
     half
-        Scales, and zero points that are floats, are float16.
+        ``float16`` or ``bfloat16``, as scales and zero points that are floats are kept;
+        empty where they are float32.
     zero
         ``middle``, ``bytes`` or ``floats``; or the table whose values codes stand for, of
         :data:`seamline_cpu.kernels.nbits_codebooks.CODEBOOKS`, which has no zero points.
@@ -68,7 +72,7 @@ class Form:
 
     bits: int
     step: int
-    half: bool
+    half: str
     zero: str
 
     @property
@@ -199,8 +203,15 @@ def _form(
     """Give how weights are kept, and their zero points so."""
     zeros, kind = (None, table) if table else _zero_kind(zeros, bits)
     floats = [scales] if kind != "floats" or zeros is None else [scales, zeros]
-    half = converts_half() and all(_exact(x) for x in floats)
+    half = next(
+        (k for k in _halves() if all(_exact(x, _NARROW[k]) for x in floats)), ""
+    )
     return Form(bits, 32 if block % 32 == 0 else 16, half, kind), zeros
+
+
+def _halves() -> tuple[str, ...]:
+    """Give the types of 16 bits that code here can widen; bfloat16 takes a shift."""
+    return ("float16", "bfloat16") if converts_half() else ("bfloat16",)
 
 
 def _fill(
@@ -213,13 +224,13 @@ def _fill(
     words = np.ascontiguousarray(codes).view(np.uint32)
     _spread(data[:, :, :at].view(np.uint32), words)
     _spread(
-        data[:, :, at : at + form.scale_nbytes].view(f2 if form.half else f4),
+        data[:, :, at : at + form.scale_nbytes].view(_NARROW.get(form.half, f4)),
         scales.reshape(-1, blocks, 1),
     )
     if zeros is None:
         return
     rest = data[:, :, at + form.scale_nbytes :]
-    kind = np.uint8 if form.zero == "bytes" else f2 if form.half else f4
+    kind = np.uint8 if form.zero == "bytes" else _NARROW.get(form.half, f4)
     _spread(rest.view(kind), zeros.reshape(-1, blocks, 1))
 
 
@@ -234,19 +245,19 @@ def _spread(target: Array, source: Array) -> None:
         split[whole, :, :, row - whole * GROUP] = source[row]
 
 
-def _exact(x: Array) -> bool:
-    """Tell whether float16 holds every value; looked at in pieces, as there may be many."""
-    if x.dtype == f2:
+def _exact(x: Array, narrow: Any) -> bool:
+    """Tell whether a type holds every value; looked at in pieces, as there may be many."""
+    if x.dtype == narrow:
         return True
     flat = x.reshape(-1)
-    return all(_same(flat[i : i + 65536]) for i in range(0, len(flat), 65536))
+    return all(_same(flat[i : i + 65536], narrow) for i in range(0, len(flat), 65536))
 
 
-def _same(x: Array) -> bool:
+def _same(x: Array, narrow: Any) -> bool:
     wide = x.astype(f4)
     with np.errstate(over="ignore"):
-        narrow = wide.astype(f2).astype(f4)
-    return bool(np.all((narrow == wide) | np.isnan(wide)))
+        kept = wide.astype(narrow).astype(f4)
+    return bool(np.all((kept == wide) | np.isnan(wide)))
 
 
 def _zero_kind(zeros: Array | None, bits: int) -> tuple[Array | None, str]:

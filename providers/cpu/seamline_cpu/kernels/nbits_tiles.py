@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from seamline_cpu.kernels.nbits_activations import load_floats
 from seamline_cpu.kernels.nbits_layout import GROUP
-from seamline_cpu.vectors import F16, F32, I64, Vectors, vector
+from seamline_cpu.vectors import I64, Vectors
 
 __all__ = ["AHEAD", "load_scales", "parts_of", "store_rows"]
 
@@ -19,11 +20,9 @@ def parts_of(v: Vectors, groups: int) -> list[tuple[int, int]]:
     ]
 
 
-def load_scales(v: Vectors, half: bool, address: Any, lanes: int) -> Any:
+def load_scales(v: Vectors, half: str, address: Any, lanes: int) -> Any:
     """Load scales, or zero points that are floats, as float32."""
-    if not half:
-        return v.load(vector(F32, lanes), address, 4)
-    return v.builder.fpext(v.load(vector(F16, lanes), address, 2), vector(F32, lanes))
+    return load_floats(v, half or "float32", address, lanes)
 
 
 def store_rows(
