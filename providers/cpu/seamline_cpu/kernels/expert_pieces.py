@@ -21,7 +21,8 @@ from seamline_cpu.vectors import REGISTER
 
 __all__ = ["FROM_ROWS", "HIGH", "PIECE_SLOTS", "in_pieces", "unpacked_products"]
 
-FROM_ROWS = 4  #: of an expert that are multiplied by unpacked weights
+#: Rows of an expert from which its weights are unpacked, by 32-bit lanes in a register.
+FROM_ROWS = {16: 10, 8: 4, 4: 4}
 HIGH = 192  #: rows that are multiplied by an unpacked piece before the next ones
 (_NEXT_AT, _STARTS, _ACTIVE, _ORDER, _ROWS, _K, _A, _A_PITCH, _X, _X_ROWS, _DEPTH, _W, _EXPERT,
  _ACROSS, _RECORD, _AFTER, _BLOCKS, _BLOCK, _STEPS, _BIAS, _B_PITCH, _Y, _N, _GROUPS, _PER,
@@ -61,6 +62,7 @@ def unpacked_products(  # noqa: C901 - flat loops
     lanes = REGISTER[variant]
     columns, pitch = wide * lanes, 4 * (piece + APART)
     groups, short, tall = columns // GROUP, min(HEIGHTS[lanes]), max(HEIGHTS[lanes])
+    least = FROM_ROWS[lanes]
     unpack = unpacker(variant, form, 4 * columns)
     tile = row_tile(variant, short, wide, pitch)
     tall_tile = row_tile(variant, tall, wide, pitch)
@@ -77,7 +79,7 @@ def unpacked_products(  # noqa: C901 - flat loops
                 return
             e, first = active[1 + turn // turns], turn % turns * a[_PER]
             begin, end, last = starts[e], starts[e + 1], min(first + a[_PER], panels)
-            if end - begin < FROM_ROWS:
+            if end - begin < least:
                 continue
             for low in range(begin, end, HIGH):
                 high = min(low + HIGH, end)

@@ -161,7 +161,7 @@ class Layer:
     @property
     def unpacks(self) -> bool:
         """Tell whether an expert may have rows enough to unpack its weights for."""
-        return not self.int8 and len(self.routes.places) >= FROM_ROWS
+        return not self.int8 and len(self.routes.places) >= self._from_rows
 
     def ready(self, a: Array, order: Array, like: Experts) -> Rows:
         """
@@ -205,6 +205,10 @@ class Layer:
         return Rows(values, pieces, runs, keep)
 
     @property
+    def _from_rows(self) -> int:
+        return FROM_ROWS[REGISTER[self.vectors]]
+
+    @property
     def _tallest(self) -> int:
         return max(HEIGHTS[REGISTER[self.vectors]])
 
@@ -233,7 +237,7 @@ class Layer:
         arguments = _arguments(
             SLOTS, weights, next_at=routes.counters[number].ctypes.data,
             y_pitch=y.strides[0], per=max(1, panels // WIDE),
-            most=FROM_ROWS - 1 if self.unpacks else m, **where, **rows.values,
+            most=self._from_rows - 1 if self.unpacks else m, **where, **rows.values,
         )  # fmt: skip
         make = int8_products if self.int8 else float_products
         keep = (rows.keep, weights, bias, y, routes)
