@@ -38,6 +38,7 @@ RANDOM = frozenset(
         "RandomUniformLike",
     }
 )
+_RESHAPES = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
 
 
 @attrs.frozen
@@ -89,13 +90,34 @@ def fold(
     except SeamlineError as error:
         # The error belongs to the run that meets it, not to the opening of a session.
         return Folding(left=f"not folded: {error}")
-    total = 0
-    for name, value in results.items():
-        if isinstance(value, np.ndarray):
+    total, sources = 0, _reshaped(nodes)
+    for name in [name for node in nodes for name in node.writes if name in results]:
+        value = results[name]
+        if not isinstance(value, np.ndarray):
+            continue
+        seen = _seen(constants, sources.get(name, ""), value)
+        if seen is None:
             value.flags.writeable = False
-            constants.folded[name] = value
             total += value.nbytes
+        constants.folded[name] = value if seen is None else seen
     return Folding(tuple(node.name for node in nodes), total, left)
+
+
+def _reshaped(nodes: Iterable[Node]) -> dict[str, str]:
+    """Give the results that are an input's elements in another shape, and that input."""
+    return {
+        node.outputs[0]: node.inputs[0]
+        for node in nodes
+        if not node.domain and node.op_type in _RESHAPES
+    }
+
+
+def _seen(constants: Constants, source: str, value: Array) -> Array | None:
+    """Give a result as a view of the constant that it was made of: a mapped one stays so."""
+    array = constants.get(source) if source else None
+    if array is None or array.dtype != value.dtype or array.size != value.size:
+        return None
+    return array.reshape(value.shape) if array.flags.c_contiguous else None
 
 
 def _foldable(

@@ -8,7 +8,10 @@ import pytest
 from tests.cpu.movement import give
 from tests.cpu.packed_weights import error
 
-from seamline_cpu.kernels.nbits_codebooks import CODEBOOKS
+from seamline_cpu.instruction_sets import INT8, lacking
+from seamline_cpu.kernels.nbits_codebooks import CODEBOOKS, WHOLE
+from seamline_cpu.kernels.nbits_layout import Source, pack
+from seamline_cpu.kernels.nbits_product import Product, padded_bias
 
 R = np.random.default_rng(3)
 F = np.float32
@@ -90,7 +93,7 @@ def test_scales_of_every_type(scale):
 
 
 @pytest.mark.parametrize(
-    ("k", "block"), [(100, 32), (70, 16), (33, 64), (47, 0), (16, 16)]
+    ("k", "block"), [(100, 32), (70, 16), (33, 64), (47, 0), (16, 16), (600, 48)]
 )
 @pytest.mark.parametrize("rows", [1, 17])
 def test_k_that_is_no_multiple_of_a_block(k, block, rows):
@@ -112,7 +115,45 @@ def test_floats_of_16_bits(dtype):
 
 
 @pytest.mark.parametrize("kind", ["int4", "uint8", "float4_e2m1fn"])
-def test_level_4_quantises_activations_but_for_codes_of_a_table(kind):
-    got, want = product(40, 96, rows=5, kind=kind, block=32, level=4)
-    assert (error(got, want) < 2e-6) == (kind == "float4_e2m1fn")
-    assert error(got, want) < 2e-2
+@pytest.mark.parametrize("block", [16, 32])
+def test_level_4_quantises_activations(kind, block):
+    for rows in (1, 5):
+        got, want = product(40, 96, rows=rows, kind=kind, block=block, level=4)
+        assert 1e-4 < error(got, want) < 2e-2
+
+
+VECTORS = [v for v in INT8 if lacking(v) is None]
+
+
+@pytest.mark.parametrize("variant", VECTORS)
+@pytest.mark.parametrize("table", list(CODEBOOKS))
+def test_every_variant_looks_every_code_up(variant, table):
+    codes = R.integers(0, 256, (70, 3, 16)).astype(np.uint8)
+    scale = R.uniform(0.5, 1.5, (70, 3)).astype(F)
+    q = np.stack([codes & 15, codes >> 4], -1).reshape(70, 3, 32)
+    assert np.unique(q).size == 16
+    w = (np.array(CODEBOOKS[table])[q] * scale[..., None].astype(float)).reshape(70, 96)
+    packed = pack(Source(codes, scale, None, 96, 4, table=table))
+    for rows in (1, 3, 9):
+        # Whole numbers up to 127, one of them in each step: nothing is lost in 8 bits.
+        x = R.integers(-127, 128, (rows, 96)).astype(F)
+        x[:, ::32] = 127
+        y = np.empty((rows, 70), F)
+        bias = padded_bias(None, len(packed.data))
+        for int8 in (False, True) if table in WHOLE else (False,):
+            Product(packed, variant, int8, 1).bound(x, bias, y)()
+            assert error(y, x.astype(float) @ w.T) < 2e-6
+
+
+def test_sums_of_the_greatest_bytes_do_not_overflow():
+    """Thirty-two products of 12 and 127, of either sign, as 8-bit sums see them."""
+    codes = np.tile(np.array([[[0x77] * 16]], np.uint8), (64, 1, 1))
+    codes[1::2] = 0xFF
+    packed = pack(Source(codes, np.ones((64, 1), F), None, 32, 4, table="e2m1"))
+    want = np.where(np.arange(64) % 2, -1, 1) * 6 * 127 * 32
+    for variant in VECTORS:
+        for sign in (1, -1):
+            x, y = np.full((1, 32), 127.0 * sign, F), np.empty((1, 64), F)
+            bias = padded_bias(None, len(packed.data))
+            Product(packed, variant, True, 1).bound(x, bias, y)()
+            np.testing.assert_allclose(y[0], sign * want, rtol=1e-6)

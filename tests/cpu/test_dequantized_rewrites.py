@@ -121,6 +121,18 @@ def test_blocks_that_are_an_axis_of_their_own():
     assert error(both.given[0], x.astype(float) @ w.T) < 2e-6
 
 
+def test_a_reshape_that_does_not_join_blocks_stays():
+    q, s, *_ = weights(40, 96, turned=True, block=32)
+    text = (
+        "g (float[M,96] x) => (y) { d = DequantizeLinear <axis = 2, block_size = 32>"
+        " (q, s) r = Reshape(d, sizes) y = MatMul(x, r) }"
+    )
+    named = {"q": q.reshape(40, 3, 32), "s": s[..., None], "sizes": np.array([96, 40])}
+    both = Both(built(text, **named), {"x": R.standard_normal((3, 96)).astype(F)})
+    assert FUSED not in both.ops
+    both.are_alike()
+
+
 @pytest.mark.parametrize("scale", ["float32", "float8_e8m0fnu"])
 def test_mxfp4_is_multiplied_as_codes(scale):
     q, s, _, _, w = weights(

@@ -148,3 +148,27 @@ def test_a_gather_is_recorded_and_keeps_nothing_of_its_table(dtype):
     assert plan["segments"][0]["capture"]["state"] == "recorded"
     assert not plan["segments"][0]["capture"]["left"]
     assert sum(m["resident_nbytes"] for m in plan["memory"].values()) == 0
+
+
+def test_a_table_that_the_head_multiplies_with_stays_one_mapping():
+    codes, scale, _, whole = table(48, 64, 32, 4, points=False)
+    stored = {"q": codes.reshape(48, 2, 16), "s": scale, "sizes": np.array([48, 32])}
+    nodes = [
+        oh.make_node("Reshape", ["q", "sizes"], ["rows"]),
+        oh.make_node("GatherBlockQuantized", ["rows", "i", "s"], ["e"], **settings(32, 4)),
+        oh.make_node("MatMulNBits", ["e", "q", "s"], ["y"], domain=CONTRIB, K=64, N=48,
+                     bits=4, block_size=32),
+    ]  # fmt: skip
+    graph = oh.make_graph(
+        nodes, "g", [oh.make_tensor_value_info("i", 7, ["T"])],
+        [oh.make_tensor_value_info("y", 1, ["T", 48])],
+        [numpy_helper.from_array(x, name) for name, x in stored.items()],
+    )  # fmt: skip
+    imports = [oh.make_opsetid("", 21), oh.make_opsetid(CONTRIB, 1)]
+    pipeline = Pipeline.open(oh.make_model(graph, opset_imports=imports, ir_version=10))
+    for at in ([0, 47], [5, 5], [9, 1]):
+        (y,) = pipeline.run({"i": np.array(at)})
+        np.testing.assert_allclose(y, whole[at] @ whole.T, rtol=1e-4)
+    table_of_rows = pipeline.engine.constants.get("rows")
+    assert np.shares_memory(table_of_rows, pipeline.engine.constants.get("q"))
+    assert pipeline.folding.nbytes == 0

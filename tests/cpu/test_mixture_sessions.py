@@ -48,6 +48,16 @@ def test_a_layer_of_experts_leaves_python_and_follows_its_feeds(level):
     assert not segment["capture"]["left"]
 
 
+def test_replays_are_what_runs_are():
+    """Rotated inputs send tokens elsewhere; a difference would be an error."""
+    made, feeds = model_of(Case(tokens=9, kind="swiglu", fusion=1))
+    pipeline = Pipeline.open(made, verify_capture=2)
+    for _ in range(4):
+        pipeline.run(feeds)
+    (segment,) = pipeline.explain().data["plan"]["segments"]
+    assert segment["capture"]["state"] == "recorded"
+
+
 def test_the_claim_says_how_activations_are_held_and_what_is_kept():
     case = Case(level=4)
     made, feeds = model_of(case)

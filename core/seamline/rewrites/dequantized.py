@@ -12,13 +12,15 @@ Where the other operand is dequantised from 8 bits, both are: see :mod:`.quantiz
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import attrs
 import numpy as np
 import onnx_ir as ir
 
 from seamline.drafts import Draft
 from seamline.rewriting import OWN, Rewriting, Rules
-from seamline.tensors import TensorType
+from seamline.tensors import Dim, TensorType
 
 __all__ = ["RULES", "Codes", "codes_of"]
 
@@ -79,10 +81,19 @@ def _passes(work: Rewriting, node: ir.Node, found: Codes) -> bool:
         return True
     if node.op_type == "Reshape" and not found.reshaped:
         found.reshaped = True
-        return len(kind.shape) == 3
+        return _joins_blocks(kind.shape, work.shape(node.outputs[0]))
     if node.op_type == "Cast":  # to fewer bits: what it would round stays exact
         return kind.dtype == "float32" and work.kind(node.outputs[0]) is not None
     return node.op_type == "Identity"
+
+
+def _joins_blocks(before: Sequence[Dim], after: Sequence[Dim] | None) -> bool:
+    """Tell whether rows of blocks become rows."""
+    if len(before) != 3 or after is None:
+        return False
+    rows, blocks, block = before
+    known = isinstance(blocks, int) and isinstance(block, int)
+    return known and tuple(after) == (rows, blocks * block)  # type: ignore[operator]
 
 
 def _attributes(work: Rewriting, codes: Codes) -> dict[str, int]:

@@ -58,7 +58,7 @@ def dequantized_matmul(call: Call) -> Run:
 
     ``B`` is K by N, or N by K where ``transB`` is 1; ``axis`` and ``block_size`` are
     DequantizeLinear's, counted in ``B`` as it lies. ``accuracy_level`` is MatMulNBits'; codes
-    that stand for a table's values are multiplied in float32 at every level. Weights that
+    of ``float4e2m1`` have no form for AMX. Weights that
     are fed are packed at every run.
     """
     y, form = call.outputs[0], form_of(call.view)
@@ -69,7 +69,7 @@ def dequantized_matmul(call: Call) -> Run:
     variant = choice(level, forced_by(call.options), tiles=not table).variant
 
     given = [i for i in (1, 2, 3) if call.view.has_input(i)]
-    int8, threads = is_int8(level) and not table, threads_of(call.options)
+    int8, threads = is_int8(level), threads_of(call.options)
 
     def bound(packed: Packed) -> Run:
         return bind_packed(call, Product(packed, variant, int8, threads), 4)

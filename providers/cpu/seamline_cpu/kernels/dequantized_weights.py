@@ -78,6 +78,8 @@ def unfit_weights(view: NodeView) -> str | None:
     kind, form, zero = view.tensor(1), form_of(view), view.tensor(3)
     if kind is None or form is None:
         return f"its codes are {kind}, not a matrix of known sizes"
+    if not form.n or not form.k:
+        return f"its codes are {kind}: none to pack"
     if view.has_input(3) and kind.dtype in TABLES:
         return f"codes of {kind.dtype} have no zero point"
     if zero is not None and zero.dtype != kind.dtype:

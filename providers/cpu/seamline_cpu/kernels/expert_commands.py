@@ -24,12 +24,13 @@ __all__ = ["SLOTS", "WIDE", "float_products", "int8_products", "quantised", "wid
 
 (_NEXT_AT, _STARTS, _ACTIVE, _ORDER, _ROWS, _K, _A, _A_PITCH, _X, _X_PITCH, _SCALE,
  _TOTAL, _S_PITCH, _FACTOR, _W, _EXPERT, _ACROSS, _RECORD, _AFTER, _BLOCKS, _STEPS, _BIAS,
- _B_PITCH, _Y, _Y_PITCH, _N, _GROUPS, _PER) = range(28)  # fmt: skip
-#: Names of the arguments, in their order.
+ _B_PITCH, _Y, _Y_PITCH, _N, _GROUPS, _PER, _MOST) = range(29)  # fmt: skip
+#: Names of the arguments, in their order. Experts of more than ``most`` rows are passed by.
 SLOTS = (
     "next_at", "starts", "active", "order", "rows", "k", "a", "a_pitch", "x",
     "x_pitch", "scale", "total", "s_pitch", "factor", "w", "expert", "across", "record",
     "after", "blocks", "steps", "bias", "b_pitch", "y", "y_pitch", "n", "groups", "per",
+    "most",
 )  # fmt: skip
 WIDE = 4  #: groups of weights that a turn takes, at least
 #: For 32-bit lanes in a register: height of tiles and their groups, the lowest first.
@@ -38,10 +39,11 @@ _INT8 = {
     8: ((1, 4), (2, 2), (4, 1)),
     4: ((1, 2), (2, 1), (4, 1)),
 }
+#: Of float32 these are all that there are; more rows are in pieces (:mod:`.expert_pieces`).
 _FLOAT = {
-    16: ((1, 4), (2, 4), (8, 2)),
-    8: ((1, 2), (2, 2), (6, 1)),
-    4: ((1, 1), (2, 1), (4, 1)),
+    16: ((1, 4), (2, 4), (3, 2)),
+    8: ((1, 2), (2, 2), (3, 1)),
+    4: ((1, 1), (2, 1), (3, 1)),
 }
 
 
@@ -95,6 +97,8 @@ def int8_products(variant: str, form: Form) -> Command:
             e, first = active[1 + turn // turns], turn % turns * per
             low, high = starts[e], starts[e + 1]
             m, w, bias = high - low, a[_W] + e * a[_EXPERT], a[_BIAS] + e * a[_B_PITCH]
+            if m > a[_MOST]:
+                continue
             height = height_3 if m >= height_3 else height_2 if m >= height_2 else 1
             width = width_3 if m >= height_3 else width_2 if m >= height_2 else width_1
             for panel in range(first, min(first + per, count), WIDE):
@@ -149,6 +153,8 @@ def float_products(variant: str, form: Form) -> Command:
             e, first = active[1 + turn // turns], turn % turns * per
             low, high = starts[e], starts[e + 1]
             m, w, bias = high - low, a[_W] + e * a[_EXPERT], a[_BIAS] + e * a[_B_PITCH]
+            if m > a[_MOST]:
+                continue
             height = height_3 if m >= height_3 else height_2 if m >= height_2 else 1
             width = width_3 if m >= height_3 else width_2 if m >= height_2 else width_1
             for panel in range(first, min(first + per, count), WIDE):

@@ -13,6 +13,7 @@ import numpy as np
 from seamline.kernels import Run
 from seamline.provider import Array
 from seamline_cpu.commands import bind
+from seamline_cpu.huge_pages import huge
 from seamline_cpu.kernels.expert_commands import (
     SLOTS,
     WIDE,
@@ -21,7 +22,14 @@ from seamline_cpu.kernels.expert_commands import (
     quantised,
     widened,
 )
-from seamline_cpu.kernels.expert_routing import Routes
+from seamline_cpu.kernels.expert_pieces import (
+    FROM_ROWS,
+    PIECE_SLOTS,
+    in_pieces,
+    unpacked_products,
+)
+from seamline_cpu.kernels.expert_routing import PRODUCTS, Routes
+from seamline_cpu.kernels.nbits_codebooks import factor_of
 from seamline_cpu.kernels.nbits_layout import (
     GROUP,
     Packed,
@@ -30,6 +38,9 @@ from seamline_cpu.kernels.nbits_layout import (
     pack,
 )
 from seamline_cpu.kernels.nbits_many import fill, room, weights_of
+from seamline_cpu.kernels.nbits_plans import piece_of, pieces_of
+from seamline_cpu.row_tiles import APART, HEIGHTS
+from seamline_cpu.vectors import REGISTER
 
 __all__ = ["Experts", "Layer", "Rows", "pack_experts", "padded_rows"]
 
@@ -115,12 +126,17 @@ class Rows:
 
     Attributes
     ----------
-    run
+    values
+        Arguments of products that say where rows are.
+    pieces
+        Those of products by unpacked weights, where an expert may have rows enough.
+    runs
         What makes them ready.
     """
 
     values: dict[str, int]
-    run: Run
+    pieces: dict[str, int]
+    runs: list[Run]
     keep: object
 
 
@@ -142,6 +158,11 @@ class Layer:
     int8: bool
     threads: int
 
+    @property
+    def unpacks(self) -> bool:
+        """Tell whether an expert may have rows enough to unpack its weights for."""
+        return not self.int8 and len(self.routes.places) >= self._from_rows
+
     def ready(self, a: Array, order: Array, like: Experts) -> Rows:
         """
         Bind what quantises or widens rows.
@@ -157,66 +178,117 @@ class Layer:
         """
         packed, m = like.packed, len(order)
         form, kind = packed.form, str(a.dtype)
-        arguments = self._arguments(like)
+        where = {
+            "order": order.ctypes.data, "rows": m, "k": a.shape[1], "a": a.ctypes.data,
+            "a_pitch": a.strides[0],
+        }  # fmt: skip
+        shares = self.threads if a.shape[1] * m >= _SHARED_FROM // 8 else 1
         if self.int8:
-            pitch, count = packed.depth + 64, packed.depth // form.step
-            codes = np.zeros((m, pitch), np.int8)
-            scales, totals = np.zeros((m, count), f4), np.zeros((m, count), np.int32)
-            values = {
-                "x": codes.ctypes.data, "x_pitch": pitch, "scale": scales.ctypes.data,
-                "total": totals.ctypes.data, "s_pitch": 4 * count,
-                "factor": -(1 << (form.bits - 1)) if form.zero == "middle" else -1,
-            }  # fmt: skip
+            values, keep = _quantised_room(m, packed)
             what = quantised(self.vectors, kind, form.step, form.planes)
-            keep: object = (a, order, codes, scales, totals)
         else:
             wide = room(m, packed.depth)
-            values = {"x": wide.ctypes.data, "x_pitch": wide.strides[0]}
-            what, keep = widened(self.vectors, kind), (a, order, wide)
-        fill(
-            arguments, SLOTS, order=order.ctypes.data, rows=m, k=a.shape[1],
-            a=a.ctypes.data, a_pitch=a.strides[0], **values,
-        )  # fmt: skip
-        shares = self.threads if a.shape[1] * m >= _SHARED_FROM // 8 else 1
-        return Rows(values, bind(what, arguments, shares, keep=keep), keep)
+            values, keep = {"x": wide.ctypes.data, "x_pitch": wide.strides[0]}, wide
+            what = widened(self.vectors, kind)
+        keep = (a, order, keep)
+        arguments = _arguments(SLOTS, like, **where, **values)
+        runs: list[Run] = [bind(what, arguments, shares, keep=keep)]
+        if not self.unpacks:
+            return Rows(values, {}, runs, keep)
+        piece, rows = piece_of(self.vectors, packed.block), m + self._tallest
+        # Rows past the last are read by its tile, and never written: zeros, as memory is new.
+        held = huge(-(-packed.depth // piece) * rows * (piece + APART) * 4)
+        pieces = {"x": held.ctypes.data, "x_rows": rows, "depth": packed.depth}
+        arguments = _arguments(PIECE_SLOTS, like, **where, **pieces)
+        what, keep = in_pieces(self.vectors, kind, piece), (keep, held)
+        runs.append(bind(what, arguments, shares, keep=keep))
+        return Rows(values, pieces, runs, keep)
+
+    @property
+    def _from_rows(self) -> int:
+        return FROM_ROWS[REGISTER[self.vectors]]
+
+    @property
+    def _tallest(self) -> int:
+        return max(HEIGHTS[REGISTER[self.vectors]])
 
     def product(
         self, number: int, rows: Rows, weights: Experts, bias: Array, y: Array
-    ) -> Run:
+    ) -> list[Run]:
         """
         Bind the product of rows, each with its expert's weights.
 
         Parameters
         ----------
         number
-            Of the product in its layer: each has a counter.
+            Of the product in its layer: each has counters.
         bias
             float32, (experts, rows kept for each).
         y
             float32, a row for each place.
         """
-        packed = weights.packed
-        arguments = self._arguments(weights)
-        work = len(y) * packed.depth * weights.n
-        shares = self.threads if work >= _SHARED_FROM else 1
-        panels = weights.rows // GROUP // WIDE
-        busy = min(weights.experts, len(y))
-        fill(
-            arguments, SLOTS, next_at=self.routes.counters[number].ctypes.data,
-            starts=self.routes.starts.ctypes.data,
-            active=self.routes.active.ctypes.data, bias=bias.ctypes.data,
-            b_pitch=bias.strides[0], y=y.ctypes.data, y_pitch=y.strides[0],
-            per=max(1, panels * busy // (_TURNS * shares)), **rows.values,
+        packed, routes, m = weights.packed, self.routes, len(y)
+        shares = self.threads if y.size * packed.depth >= _SHARED_FROM else 1
+        panels = weights.rows // GROUP * min(weights.experts, m) // (_TURNS * shares)
+        where = {
+            "starts": routes.starts.ctypes.data, "active": routes.active.ctypes.data,
+            "bias": bias.ctypes.data, "b_pitch": bias.strides[0], "y": y.ctypes.data,
+        }  # fmt: skip
+        arguments = _arguments(
+            SLOTS, weights, next_at=routes.counters[number].ctypes.data,
+            y_pitch=y.strides[0], per=max(1, panels // WIDE),
+            most=self._from_rows - 1 if self.unpacks else m, **where, **rows.values,
         )  # fmt: skip
         make = int8_products if self.int8 else float_products
-        multiply = make(self.vectors, packed.form)
-        keep = (rows.keep, weights, bias, y, self.routes)
-        return bind(multiply, arguments, shares, keep=keep)
+        keep = (rows.keep, weights, bias, y, routes)
+        few = bind(make(self.vectors, packed.form), arguments, shares, keep=keep)
+        if not self.unpacks:
+            return [few]
+        at = routes.counters[PRODUCTS + number].ctypes.data
+        where |= {"next_at": at, **rows.pieces}
+        return [few, self._unpacked(weights, panels, shares, where, keep)]
 
-    def _arguments(self, weights: Experts) -> Array:
-        a = np.zeros(len(SLOTS), np.int64)
-        where = weights_of(weights.packed)
-        groups = weights.rows // GROUP
-        where |= {"n": weights.n, "groups": groups, "expert": groups * where["across"]}
-        fill(a, SLOTS, **where)
-        return a
+    def _unpacked(
+        self,
+        weights: Experts,
+        panels: int,
+        shares: int,
+        where: dict[str, int],
+        keep: object,
+    ) -> Run:
+        """Bind the product of experts that have some rows; ``panels`` are groups a turn."""
+        packed = weights.packed
+        fits, piece = pieces_of(self.vectors), piece_of(self.vectors, packed.block)
+        columns = fits.wide * REGISTER[self.vectors]
+        stride = 4 * piece * columns + 64  # a cache line apart
+        scratch = huge(shares * stride)
+        arguments = _arguments(
+            PIECE_SLOTS, weights, scratch=scratch.ctypes.data, stride=stride,
+            per=max(1, min(fits.most, panels * GROUP // columns)), block=packed.block, **where,
+        )  # fmt: skip
+        what = unpacked_products(self.vectors, packed.form, piece, fits.wide)
+        return bind(what, arguments, shares, keep=(keep, scratch))
+
+
+def _quantised_room(m: int, packed: Packed) -> tuple[dict[str, int], object]:
+    """Make room for quantised rows, each off the others' cache sets."""
+    form = packed.form
+    pitch, count = packed.depth + 64, packed.depth // form.step
+    codes = np.zeros((m, pitch), np.int8)
+    scales, totals = np.zeros((m, count), f4), np.zeros((m, count), np.int32)
+    values = {
+        "x": codes.ctypes.data, "x_pitch": pitch, "scale": scales.ctypes.data,
+        "total": totals.ctypes.data, "s_pitch": 4 * count,
+        "factor": factor_of(form),
+    }  # fmt: skip
+    return values, (codes, scales, totals)
+
+
+def _arguments(slots: tuple[str, ...], weights: Experts, **values: int) -> Array:
+    """Give a command's arguments, those among them that say where weights are."""
+    a = np.zeros(len(slots), np.int64)
+    where = weights_of(weights.packed)
+    groups = weights.rows // GROUP
+    where |= {"n": weights.n, "groups": groups, "expert": groups * where["across"]}
+    fill(a, slots, **where, **values)
+    return a

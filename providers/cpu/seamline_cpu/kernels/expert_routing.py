@@ -34,6 +34,7 @@ SOFTMAX, NORMALIZED, MIXER = 0, 1, 2  #: how weights come about
 _NEAR = f4(0.02)  # twice the sparse mixer's jitter
 _SHARED_FROM = 1 << 13  # logits from which more threads pay
 PRODUCTS = 3  #: of a layer, at most
+_COUNTED = 2 * PRODUCTS  # each may be two commands
 _APART = 8  # words between counters: a cache line
 _ZERO, _ONE = f4(0.0), f4(1.0)
 (_TOKENS, _EXPERTS, _K, _MODE, _LOGITS, _PITCH, _WEIGHTS, _W_PITCH, _CHOSEN, _FACTORS, _TAKEN,
@@ -59,7 +60,7 @@ class Routes:
     active
         How many experts have rows, then which.
     counters
-        A row for each product of a layer; its first word hands out the work.
+        A row for each command of products; its first word hands out the work.
     """
 
     factors: Array
@@ -150,8 +151,8 @@ def _group(a: Any, share: int, shares: int) -> None:
     pairs, count, k = a[_TOKENS] * a[_K], a[_EXPERTS], a[_K]
     chosen, starts, active = longs(a[_CHOSEN]), longs(a[_STARTS]), longs(a[_ACTIVE])
     order, places, counters = longs(a[_ORDER]), longs(a[_PLACES]), longs(a[_COUNTERS])
-    for product in range(PRODUCTS):
-        counters[_APART * product] = 0
+    for number in range(_COUNTED):
+        counters[_APART * number] = 0
     for e in range(count + 1):
         starts[e] = 0
     for i in range(pairs):
@@ -196,7 +197,7 @@ def bind_routing(
         np.zeros(tokens * k, np.int64),
         np.zeros((tokens, k), np.int64),
         np.zeros(experts + 1, np.int64),
-        np.zeros((PRODUCTS, _APART), np.int64),
+        np.zeros((_COUNTED, _APART), np.int64),
     )
     shares = threads if tokens * experts >= _SHARED_FROM else 1
     chosen = np.zeros((tokens, k), np.int64)

@@ -173,8 +173,7 @@ def _bound(call: Call) -> Run:
     k = int(call.attr("k", 1))
     routes, runs = bind_routing(logits, weights, k, experts, mode_of(call), threads)
     made += runs
-    int8 = is_int8(level) and not _is_mxfp4(call.view)
-    layer = Layer(routes, vectors, int8, threads)
+    layer = Layer(routes, vectors, is_int8(level), threads)
     inner, runs = _inner(call, layer, rows)
     made += runs
     second = _packed(call, 2)
@@ -182,7 +181,7 @@ def _bound(call: Call) -> Run:
     ready = layer.ready(inner, places, second)
     results = np.empty((len(inner), hidden), f4)
     bias = _bias(call, 2, experts, hidden)
-    made += [ready.run, layer.product(1, ready, second, bias, results)]
+    made += [*ready.runs, *layer.product(1, ready, second, bias, results)]
     out = y.reshape(-1, hidden)
     made += summed(routes, results, out, threads)
     return in_order(made)
@@ -195,8 +194,8 @@ def _inner(call: Call, layer: Layer, rows: Array) -> tuple[Array, list[Run]]:
     ready = layer.ready(rows, order, first)
     g = np.empty((len(order), n), f4)
     runs = [
-        ready.run,
-        layer.product(0, ready, first, _bias(call, 1, experts, n), g),
+        *ready.runs,
+        *layer.product(0, ready, first, _bias(call, 1, experts, n), g),
     ]
     linear: Array | None = None
     if call.view.has_input(input_of(call.view, 3, "weights")):
@@ -204,7 +203,7 @@ def _inner(call: Call, layer: Layer, rows: Array) -> tuple[Array, list[Run]]:
         again = _same_or_ready(layer, ready, rows, first, third, runs)
         linear = np.empty((len(order), n), f4)
         bias = _bias(call, 3, experts, n)
-        runs.append(layer.product(2, again, third, bias, linear))
+        runs += layer.product(2, again, third, bias, linear)
     out, gate = gated(call, g, linear, layer.threads)
     return out, [*runs, gate]
 
@@ -223,5 +222,5 @@ def _same_or_ready(
     if (alike or not layer.int8) and one.packed.depth == other.packed.depth:
         return ready
     made = layer.ready(rows, layer.routes.order, other)
-    runs.append(made.run)
+    runs += made.runs
     return made

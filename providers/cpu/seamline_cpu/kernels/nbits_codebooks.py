@@ -19,9 +19,10 @@ from __future__ import annotations
 from typing import Any
 
 from seamline_cpu.ir import ir
-from seamline_cpu.vectors import F32, I32, Vectors, vector
+from seamline_cpu.kernels.nbits_layout import Form
+from seamline_cpu.vectors import F32, I8, I32, Vectors, vector
 
-__all__ = ["CODEBOOKS", "looked_up"]
+__all__ = ["CODEBOOKS", "WHOLE", "doubled", "factor_of", "looked_up"]
 
 _TWELFTHS = (0.0, 1 / 192, 8 / 12, 1.0, 4 / 12, 6 / 12, 2 / 12, 3 / 12)
 _E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
@@ -36,6 +37,16 @@ CODEBOOKS: dict[str, tuple[float, ...]] = {
         0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0,
     ),
 }  # fmt: skip
+#: Tables whose values are whole numbers when they are doubled, and what then makes all of them
+#: positive, so that bytes can be multiplied.
+WHOLE = {"e2m1": 12}
+
+
+def factor_of(form: Form) -> int:
+    """Give what the sum of a step's activations is multiplied by: less the zero point, or -1."""
+    if form.zero in WHOLE:
+        return -WHOLE[form.zero]
+    return -(1 << (form.bits - 1)) if form.zero == "middle" else -1
 
 
 def looked_up(v: Vectors, name: str, index: Any) -> Any:
@@ -82,3 +93,44 @@ def _selected(v: Vectors, table: tuple[float, ...], index: Any) -> Any:
             for even, odd in zip(values[::2], values[1::2], strict=True)
         ]
     return values[0]
+
+
+def doubled(v: Vectors, name: str, codes: Any) -> Any:
+    """
+    Emit twice the values of codes, moved to be positive, as bytes in int32 lanes.
+
+    Parameters
+    ----------
+    codes
+        int32 lanes, one register of bytes; in each a code, and nothing above it.
+    """
+    index = v.cast(codes, I8)
+    table = [int(2 * x) + WHOLE[name] for x in CODEBOOKS[name]]
+    if v.variant == "portable":
+        return v.cast(_moved(v, index, WHOLE[name]), I32)
+    # The instruction looks up within 16 bytes, in each part of a register.
+    bits = "512" if v.lanes == 16 else ""
+    intrinsic = f"llvm.x86.avx512.pshuf.b.{bits}" if bits else "llvm.x86.avx2.pshuf.b"
+    every = ir.Constant(index.type, table * (index.type.count // 16))
+    return v.cast(v.call(intrinsic, index.type, every, index), I32)
+
+
+def _moved(v: Vectors, codes: Any, middle: int) -> Any:
+    """Double E2M1 by its exponent: 0, 1, 2, 3, then in steps of 1, 2 and 4."""
+    b, kind = v.builder, codes.type
+
+    def constant(value: int) -> Any:
+        return v.constant(kind, value)
+
+    low = b.and_(codes, constant(7))
+    beyond_4, beyond_6 = (
+        b.select(
+            b.icmp_unsigned(">", low, constant(n)), b.sub(low, constant(n)), constant(0)
+        )
+        for n in (4, 6)
+    )
+    twice = b.add(low, b.add(beyond_4, b.add(beyond_6, beyond_6)))
+    negative = b.icmp_unsigned(">", codes, constant(7))
+    return b.select(
+        negative, b.sub(constant(middle), twice), b.add(constant(middle), twice)
+    )

@@ -14,12 +14,14 @@ lie at one place of the word's bytes are one operand, and activations lie in tha
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import attrs
 
 from seamline_cpu.ir import types
 from seamline_cpu.jit import native
+from seamline_cpu.kernels.nbits_codebooks import WHOLE, doubled
 from seamline_cpu.kernels.nbits_layout import GROUP, Form
 from seamline_cpu.kernels.nbits_tiles import AHEAD, load_scales, parts_of, store_rows
 from seamline_cpu.vectors import F32, I8, I16, I32, Vectors, vector
@@ -49,19 +51,29 @@ class Int8Tile:
     def dots(self, step: Step, zeros: list[Any]) -> list[list[Any]]:
         """Give the sums of a step's products, by row and part, as int32."""
         if self.in_words:
-            return self._products(step, self.starts(step, zeros))
+            every = range(self.form.words)
+            return self._products(step, self.starts(step, zeros), every)
         blank: list[list[Any]] = [[None] * len(self.parts) for _ in step.q]
-        pairs = self._products(step, blank)
-        # Loaded after the products: LLVM would not wait, and keep them in memory.
-        starts = self.starts(step, zeros)
-        return [
-            [self.v.widen_pairs(a, b) for a, b in zip(*row, strict=True)]
-            for row in zip(starts, pairs, strict=True)
+        # Bytes up to 24 leave room for five sums of pairs in 16 bits: 5 * 2 * 24 * 127.
+        most = 2 if self.form.zero in WHOLE else self.form.words
+        made = [
+            self._products(step, blank, range(at, min(at + most, self.form.words)))
+            for at in range(0, self.form.words, most)
         ]
+        # Loaded after the products: LLVM would not wait, and keep them in memory.
+        sums = self.starts(step, zeros)
+        for pairs in made:
+            sums = [
+                [self.v.widen_pairs(a, b) for a, b in zip(*row, strict=True)]
+                for row in zip(sums, pairs, strict=True)
+            ]
+        return sums
 
-    def _products(self, step: Step, sums: list[list[Any]]) -> list[list[Any]]:
+    def _products(
+        self, step: Step, sums: list[list[Any]], words: Iterable[int]
+    ) -> list[list[Any]]:
         v, form, each = self.v, self.form, len(self.parts)
-        for word in range(form.words):
+        for word in words:
             raw = [
                 v.load(self.words, v.add(step.codes[g], 4 * (GROUP * word + lane)), 4)
                 for g, lane in self.parts
@@ -82,13 +94,15 @@ class Int8Tile:
         return sums
 
     def plane(self, raw: Any, plane: int) -> Any:
-        """Give the codes at one place of a word's bytes, a byte each."""
+        """Give the codes at one place of a word's bytes, or what they stand for, a byte each."""
         b, bits = self.v.builder, self.form.bits
         if bits == 8:
             return raw
         mask = int.from_bytes(bytes([(1 << bits) - 1] * 4), "little")
         moved = b.lshr(raw, self.v.constant(self.words, plane * bits)) if plane else raw
-        return b.and_(moved, self.v.constant(self.words, mask))
+        codes = b.and_(moved, self.v.constant(self.words, mask))
+        zero = self.form.zero
+        return doubled(self.v, zero, codes) if zero in WHOLE else codes
 
     def _product(self, total: Any, code: Any, x: Any) -> Any:
         if self.in_words:
@@ -102,7 +116,7 @@ class Int8Tile:
         blank = v.constant(self.words, 0)
         if self.form.zero == "floats":
             return [[blank] * len(self.parts) for _ in step.total]
-        if self.form.zero == "middle":
+        if self.form.zero == "middle" or self.form.zero in WHOLE:
             totals = [v.broadcast(I32, place, v.lanes) for place in step.total]
             return [[x] * len(self.parts) for x in totals]
         # A step's sum fits 16 bits: LLVM then multiplies pairs, which is quicker than words.
@@ -134,7 +148,10 @@ class Int8Tile:
         size, scales, zeros = form.scale_nbytes // GROUP, [], []
         for group, lane in self.parts:
             start = v.add(codes[group], after)
-            scales.append(load_scales(v, form.half, v.add(start, size * lane), lanes))
+            scale = load_scales(v, form.half, v.add(start, size * lane), lanes)
+            if form.zero in WHOLE:  # whose values were doubled
+                scale = v.builder.fmul(scale, v.constant(scale.type, 0.5))
+            scales.append(scale)
             behind = v.add(start, form.scale_nbytes)
             if form.zero == "bytes":
                 zeros.append(v.load(vector(I8, lanes), v.add(behind, lane)))

@@ -21,7 +21,7 @@ With ``g_idx`` codes are sorted by their block first, and activations are gather
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import attrs
 import ml_dtypes
@@ -30,11 +30,11 @@ import numpy as np
 from seamline.provider import Array
 from seamline_cpu.huge_pages import huge
 from seamline_cpu.instruction_sets import converts_half
+from seamline_cpu.kernels.code_rows import CodeRows
 
 __all__ = [
     "GROUP",
     "MOST_GROUPS",
-    "CodeRows",
     "Form",
     "Packed",
     "Source",
@@ -94,17 +94,6 @@ class Form:
         """Give a record's bytes."""
         zeros = {"bytes": GROUP, "floats": self.scale_nbytes}
         return block * self.bits * 2 + self.scale_nbytes + zeros.get(self.zero, 0)
-
-
-class CodeRows(Protocol):
-    """Rows of packed codes, made when they are asked for."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Give N, blocks, and bytes of a block."""
-
-    def __getitem__(self, rows: slice, /) -> Array:
-        """Give some rows, uint8."""
 
 
 @attrs.frozen(eq=False)

@@ -27,7 +27,7 @@ from seamline_cpu.kernels.nbits_tiles import AHEAD, parts_of
 from seamline_cpu.row_tiles import APART, row_tile
 from seamline_cpu.vectors import REGISTER, Vectors
 
-__all__ = ["PIECE_SLOTS", "in_pieces", "unpacked_products"]
+__all__ = ["PIECE_SLOTS", "in_pieces", "unpacked_products", "unpacker"]
 
 (_NEXT_AT, _NEXT, _M, _K, _A, _A_PITCH, _X, _X_ROWS, _DEPTH, _W, _ACROSS, _RECORD, _AFTER,
  _BLOCKS, _BLOCK, _STEPS, _BIAS, _Y, _N, _GROUPS, _PER, _HIGH, _SCRATCH,
@@ -40,7 +40,7 @@ PIECE_SLOTS = (
 )  # fmt: skip
 
 
-def _unpacker(variant: str, form: Form, pitch: int) -> Any:
+def unpacker(variant: str, form: Form, pitch: int) -> Any:
     """
     Make the intrinsic that unpacks blocks of a group to float32.
 
@@ -117,7 +117,7 @@ def unpacked_products(
 ) -> Command:
     """Give the command that multiplies activations in pieces by weights, unpacked first."""
     groups, pitch = columns // GROUP, 4 * (piece + APART)
-    unpack = _unpacker(variant, form, 4 * columns)
+    unpack = unpacker(variant, form, 4 * columns)
     tile = row_tile(variant, rows, columns // REGISTER[variant], pitch)
 
     def run(a: Any, share: int, shares: int) -> None:

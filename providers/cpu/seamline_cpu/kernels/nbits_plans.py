@@ -14,7 +14,7 @@ from seamline_cpu.kernels.tile_turns import divided
 from seamline_cpu.row_tiles import HEIGHTS, height
 from seamline_cpu.vectors import REGISTER
 
-__all__ = ["FROM_ROWS", "Pieces", "Plan", "pieces_of", "plan", "said"]
+__all__ = ["FROM_ROWS", "Pieces", "Plan", "piece_of", "pieces_of", "plan", "said"]
 
 FROM_ROWS = 4  #: that are copied in pieces; fewer are multiplied as they are
 
@@ -87,6 +87,11 @@ def pieces_of(variant: str) -> Pieces:
     return _TABLE[REGISTER[variant]]
 
 
+def piece_of(variant: str, block: int) -> int:
+    """Give the floats of K in a piece: whole blocks."""
+    return max(pieces_of(variant).piece // block, 1) * block
+
+
 def plan(variant: str, m: int, n: int, block: int, threads: int) -> Plan:
     """Plan the product of ``m`` rows by ``n`` rows of weights, in blocks of ``block``."""
     fits, lanes = pieces_of(variant), REGISTER[variant]
@@ -98,7 +103,7 @@ def plan(variant: str, m: int, n: int, block: int, threads: int) -> Plan:
     turns = divided(
         m, rows, -(-n // columns), threads, most_rows=fits.high, most_panels=fits.most
     )
-    piece = max(fits.piece, block)
+    piece = piece_of(variant, block)
     return Plan(unpacked, rows, columns, piece, turns.per, turns.high)
 
 

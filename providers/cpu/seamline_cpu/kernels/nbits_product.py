@@ -28,6 +28,7 @@ from seamline_cpu.kernels.nbits_amx_bytes import (
     scratch_nbytes,
     tile_of,
 )
+from seamline_cpu.kernels.nbits_codebooks import factor_of
 from seamline_cpu.kernels.nbits_commands import (
     SLOTS,
     float_products,
@@ -212,7 +213,7 @@ def _quantised_room(arguments: Array, m: int, packed: Packed, copies: int = 1) -
     fill(
         arguments, SLOTS, x=codes.ctypes.data, x_pitch=pitch, scale=scales.ctypes.data,
         total=totals.ctypes.data, s_pitch=4 * line,
-        factor=-(1 << (form.bits - 1)) if form.zero == "middle" else -1,
+        factor=factor_of(form),
     )  # fmt: skip
     if copies > 1:
         fill(arguments, SLOTS, x_own=codes.strides[0], s_own=scales.strides[0])
