@@ -3,10 +3,9 @@ Rows of activations times packed weights, in bfloat16 tiles of AMX.
 
 Both sides are rounded to bfloat16 and summed in float32: less exact than float32, more so
 than activations of 8 bits. A turn is some pairs of groups of weights and a block of rows. It
-goes along K by pieces: each pair's piece is unpacked once for all rows of the block and stays
-in the core's first cache, activations of the piece serve all pairs from the second, and sums
-wait in a buffer. Unpacking is the limit for fewer than about 64 rows; below
-:data:`FROM_ROWS` the other kernels are quicker.
+goes along K by pieces: each pair's piece is unpacked once for all rows of the block,
+activations of the piece serve all pairs from the core's second cache, and sums wait in a
+buffer. Unpacking is the limit for few rows; below :func:`from_rows` other kernels are quicker.
 """
 
 from __future__ import annotations
@@ -42,10 +41,9 @@ from seamline_cpu.kernels.nbits_many import fill, weights_of
 from seamline_cpu.kernels.nbits_turns import clear_turns, counters, next_turn
 from seamline_cpu.vectors import Vectors
 
-__all__ = ["FROM_ROWS", "PIECE", "by_tiles", "tiled"]
+__all__ = ["PIECE", "by_tiles", "from_rows", "tiled"]
 
 f4 = np.float32
-FROM_ROWS = 17  #: rows from which tiles pay
 PIECE = 32  #: tiles of K whose weights are unpacked at once: 64 KiB
 _BLOCK = 16  # tiles of rows to a block
 _MOST = 8  # pairs of groups to a turn: their sums are 256 KiB
@@ -58,6 +56,11 @@ _SLOTS = (
     "after", "blocks", "steps", "bias", "y", "n", "groups", "scratch", "stride", "piece",
     "per", "high", "configuration",
 )  # fmt: skip
+
+
+def from_rows(*, int8: bool) -> int:
+    """Give the rows from which these tiles pay, over 8-bit or over float32 activations."""
+    return 33 if int8 else 8
 
 
 @inlined

@@ -20,7 +20,7 @@ from seamline_cpu.amx import Tiles
 from seamline_cpu.binding import in_order
 from seamline_cpu.commands import bind
 from seamline_cpu.instruction_sets import converts_half
-from seamline_cpu.kernels.nbits_amx import FROM_ROWS, by_tiles
+from seamline_cpu.kernels.nbits_amx import by_tiles, from_rows
 from seamline_cpu.kernels.nbits_amx_bytes import (
     BYTES_FROM,
     byte_configuration,
@@ -119,7 +119,7 @@ class Product:
             source, kind = wide, "float32"
         out = y if y.dtype == f4 else np.empty(y.shape, f4)
         many = (self.packed, source, kind, bias, out, self.threads)
-        if self.variant == "amx" and len(x) >= FROM_ROWS:
+        if self.variant == "amx" and len(x) >= from_rows(int8=self.int8):
             runs += by_tiles(*many, *self.tiles)
         elif not self.int8 and len(x) >= PANELS_FROM[REGISTER[self.vectors]]:
             runs += by_panels(*many, variant=self.vectors)
@@ -144,6 +144,7 @@ class Product:
             rows=max(rows, at_once // rows * rows), **weights_of(packed),
         )  # fmt: skip
         few = shares if m * k >= _QUANTISED_APART else 1
+        kept: Any
         if not self.int8:
             first = widened(self.vectors, kind)
             multiply = float_products(self.vectors, form, rows, groups)
