@@ -6,7 +6,8 @@ Times MatMulNBits beside onnxruntime: every variant that is here, in turns, with
 
 Ours is the list of commands that a recorded segment replays, over fixed memory; theirs is a
 session's run over bound memory. A turn rests, so that the other's workers have gone to
-sleep, runs once unmeasured and then a few times.
+sleep (onnxruntime's spin for more than 10 ms after a run: whoever came next had a core and a
+half), runs unmeasured until its own are awake, and then a few times.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from seamline_cpu.vectors import I32, I64, Vectors, vector
 #: (N, K): a small model's, its widest, two of 7 billion weights, and a head of 32 billion's.
 SHAPES = [(576, 1536), (4864, 896), (4096, 4096), (11008, 4096), (152064, 5120)]
 ROWS = [1, 2, 5, 16, 128, 512]
-BLOCK, REST, BURST, LARGE = 32, 0.01, 5, 10**9
+BLOCK, REST, AWAKE, BURST, LARGE = 32, 0.06, 0.0005, 5, 10**9
 _VECTOR = "avx2" if lacking("avx2") is None else "portable"
 
 
@@ -126,15 +127,18 @@ def in_bursts(contestants, rounds, burst):
     """
     Time functions in turns: rest, then ``burst`` times.
 
-    Bursts of more than one begin with a run that is not measured, as sleeping workers have
-    to be woken.
+    Bursts of more than one begin with runs that are not measured, for ``AWAKE`` seconds: a
+    worker takes longer to wake than the smallest products do.
     """
     samples = {name: [] for name in contestants}
     for turn in range(rounds + 1):
         for name, function in contestants.items():
             time.sleep(REST)
-            if burst > 1 or not turn:
+            end = time.perf_counter() + AWAKE
+            while burst > 1 or not turn:
                 function()
+                if time.perf_counter() > end:
+                    break
             for _ in range(burst if turn else 0):  # the first turn warms up
                 start = time.perf_counter()
                 function()
