@@ -23,7 +23,11 @@ from seamline_cpu.commands import Command
 from seamline_cpu.ir import types
 from seamline_cpu.jit import inlined, native
 from seamline_cpu.kernels.nbits_amx_tiles import switches
-from seamline_cpu.kernels.nbits_commands import SLOTS, quantising, walked
+from seamline_cpu.kernels.nbits_commands import (
+    CONFIGURATION_AT,
+    int8_products_of,
+    quantising,
+)
 from seamline_cpu.kernels.nbits_int8 import Int8Tile, Step
 from seamline_cpu.kernels.nbits_layout import GROUP, Form
 from seamline_cpu.kernels.nbits_tiles import AHEAD, store_rows
@@ -36,18 +40,6 @@ BYTES_FROM = 2  #: rows from which byte tiles pay
 _CHUNK = 8
 _LINE = TILE // GROUP
 _LEFT, _RIGHT = 4, 5  # tiles: activations, the first group's codes; sums are 0 and on
-_M, _W, _ACROSS, _RECORD, _AFTER, _X, _X_PITCH, _X_OWN = (
-    SLOTS.index(name)
-    for name in ("m", "w", "across", "record", "after", "x", "x_pitch", "x_own")
-)
-_SCALE, _TOTAL, _S_PITCH, _S_OWN, _BLOCKS, _STEPS, _BIAS = (
-    SLOTS.index(name)
-    for name in ("scale", "total", "s_pitch", "s_own", "blocks", "steps", "bias")
-)
-_Y, _Y_PITCH, _N, _SCRATCH, _STRIDE, _CONFIGURATION = (
-    SLOTS.index(name)
-    for name in ("y", "y_pitch", "n", "scratch", "stride", "configuration")
-)
 
 
 def tile_of(m: int) -> tuple[int, int]:
@@ -79,8 +71,8 @@ def byte_tile(
     """
     Make the intrinsic that computes ``rows`` by ``16 * groups`` of the product.
 
-    Its arguments are those of :func:`.nbits_int8.int8_tile`, and the address of
-    :func:`scratch_nbytes`. Tiles must have been configured.
+    Its arguments are those of :func:`.nbits_int8.int8_tile`, with :func:`scratch_nbytes`
+    at the last. Tiles must have been configured.
     """
     bits, depth, half, zero = form.bits, form.step, form.half, form.zero
 
@@ -206,42 +198,20 @@ def byte_products(
     tiles: Callable[[Vectors], Tiles] = Tiles,
 ) -> Command:  # fmt: skip
     """
-    Give the command that multiplies quantised activations, ``rows`` at a time.
+    Give the command that multiplies quantised activations, in tiles.
 
     With the ``kind`` of activations each thread quantises all of them for itself first.
     """
     tile = byte_tile(variant, form, rows, groups, tiles)
+    own = None if kind is None else quantising(variant, kind, form.step, form.planes)
     begin, end = switches(variant, tiles)
 
     @inlined
-    def panel(a: Any, share: int, g: int, low: int, high: int) -> None:
-        x, own = a[_X] + share * a[_X_OWN], share * a[_S_OWN]
-        for row in range(low, high, rows):
-            r = min(row, a[_M] - rows)
-            tile(
-                a[_W] + g * a[_ACROSS], a[_ACROSS], a[_RECORD], a[_AFTER],
-                x + r * a[_X_PITCH], a[_X_PITCH], a[_SCALE] + own + r * a[_S_PITCH],
-                a[_TOTAL] + own + r * a[_S_PITCH], a[_S_PITCH], a[_BLOCKS], a[_STEPS],
-                a[_BIAS] + 64 * g, a[_Y] + r * a[_Y_PITCH] + 64 * g, a[_Y_PITCH],
-                a[_N] - 16 * g, a[_SCRATCH] + share * a[_STRIDE],
-            )  # fmt: skip
+    def begun(a: Any, share: int) -> None:
+        begin(a[CONFIGURATION_AT])
 
     @inlined
     def ended() -> None:
         end()
 
-    if kind is None:
-
-        @inlined
-        def configured(a: Any, share: int) -> None:
-            begin(a[_CONFIGURATION])
-
-        return walked(groups, panel, configured, ended)
-    quantise = quantising(variant, kind, form.step, form.planes)
-
-    @inlined
-    def begun(a: Any, share: int) -> None:
-        quantise(a, share, 0, a[_M] * a[_BLOCKS] * a[_STEPS])
-        begin(a[_CONFIGURATION])
-
-    return walked(groups, panel, begun, ended)
+    return int8_products_of(tile, groups, rows, own, begun, ended)

@@ -24,21 +24,22 @@ from seamline_cpu.kernels.nbits_layout import Form
 from seamline_cpu.kernels.nbits_turns import clear_turns, next_turn
 
 __all__ = [
+    "CONFIGURATION_AT",
     "SLOTS",
     "float_products",
     "gathered",
     "int8_products",
+    "int8_products_of",
     "narrowed",
     "quantised",
     "quantising",
     "started",
-    "walked",
     "widened",
 ]
 
 (_TURNS_AT, _PARTS, _M, _K, _A, _A_PITCH, _W, _ACROSS, _RECORD, _AFTER, _X, _X_PITCH, _X_OWN,
  _SCALE, _TOTAL, _S_PITCH, _S_OWN, _BLOCKS, _STEPS, _FACTOR, _BIAS, _Y, _Y_PITCH, _N, _GROUPS,
- _PER, _ROWS) = range(27)  # fmt: skip
+ _PER, _ROWS, _SCRATCH, _STRIDE, CONFIGURATION_AT) = range(30)  # fmt: skip
 #: Names of the arguments, in their order. Where ``x_own`` is not 0, each thread has quantised
 #: activations of its own, so many bytes after another's; the last three are of AMX.
 SLOTS = (
@@ -146,16 +147,20 @@ def walked(
     return command(run)
 
 
-@functools.cache
-def int8_products(
-    variant: str, form: Form, rows: int, groups: int, kind: str | None = None
-) -> Command:
+def int8_products_of(
+    tile: Any, groups: int, rows: int, quantise: Any = None,
+    begun: Any = _unprepared, ended: Any = _unfinished,
+) -> Command:  # fmt: skip
     """
-    Give the command that multiplies quantised activations, ``rows`` at a time.
+    Give the command that multiplies quantised activations by a tile, ``rows`` at a time.
 
-    With the ``kind`` of activations each thread quantises all of them for itself first.
+    Parameters
+    ----------
+    quantise
+        Of :func:`quantising`: each thread quantises all activations for itself first.
+    begun, ended
+        See :func:`walked`.
     """
-    tile = int8_tile(variant, form, rows, groups)
 
     @inlined
     def panel(a: Any, share: int, g: int, low: int, high: int) -> None:
@@ -167,18 +172,32 @@ def int8_products(
                 x + r * a[_X_PITCH], a[_X_PITCH], a[_SCALE] + own + r * a[_S_PITCH],
                 a[_TOTAL] + own + r * a[_S_PITCH], a[_S_PITCH], a[_BLOCKS], a[_STEPS],
                 a[_BIAS] + 64 * g, a[_Y] + r * a[_Y_PITCH] + 64 * g, a[_Y_PITCH],
-                a[_N] - 16 * g,
+                a[_N] - 16 * g, a[_SCRATCH] + share * a[_STRIDE],
             )  # fmt: skip
 
-    if kind is None:
-        return walked(groups, panel)
-    quantise = quantising(variant, kind, form.step, form.planes)
+    if quantise is None:
+        return walked(groups, panel, begun, ended)
 
     @inlined
-    def begun(a: Any, share: int) -> None:
+    def quantised_too(a: Any, share: int) -> None:
         quantise(a, share, 0, a[_M] * a[_BLOCKS] * a[_STEPS])
+        begun(a, share)
 
-    return walked(groups, panel, begun)
+    return walked(groups, panel, quantised_too, ended)
+
+
+@functools.cache
+def int8_products(
+    variant: str, form: Form, rows: int, groups: int, kind: str | None = None
+) -> Command:
+    """
+    Give the command that multiplies quantised activations, in vector code.
+
+    With the ``kind`` of activations each thread quantises all of them for itself first.
+    """
+    tile = int8_tile(variant, form, rows, groups)
+    own = None if kind is None else quantising(variant, kind, form.step, form.planes)
+    return int8_products_of(tile, groups, rows, own)
 
 
 @functools.cache

@@ -152,21 +152,22 @@ def int8_tile(variant: str, form: Form, rows: int, groups: int) -> Any:
     bytes, where in it the scales are; quantised activations and the bytes between their
     rows; their scales, their sums times the zero point's factor, and the bytes between
     rows of both; blocks, and steps in a block; the bias, the output, the bytes between its
-    rows, and how many columns it has from here on.
+    rows, and how many columns it has from here on; memory of the thread's own, which this
+    one has no need of.
     """
     bits, depth, half, zero = form.bits, form.step, form.half, form.zero
 
     def tile(
         context: Any, w: Any, across: Any, record: Any, after: Any, q: Any, q_pitch: Any,
         scale: Any, total: Any, s_pitch: Any, blocks: Any, steps: Any, bias: Any, y: Any,
-        pitch: Any, columns: Any,
+        pitch: Any, columns: Any, scratch: Any,
     ) -> Any:  # fmt: skip
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             v = Vectors(builder, variant)
-            emit(v, Form(bits, depth, half, zero), rows, groups, args)
+            emit(v, Form(bits, depth, half, zero), rows, groups, args[:-1])
             return context.get_dummy_value()
 
-        return types.void(*[types.int64] * 15), generate
+        return types.void(*[types.int64] * 16), generate
 
     return native(tile)
 
