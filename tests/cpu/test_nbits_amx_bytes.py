@@ -19,7 +19,7 @@ from seamline_cpu.instruction_sets import choose, lacking
 from seamline_cpu.kernels import nbits_amx_bytes
 from seamline_cpu.kernels.nbits_layout import Form
 from seamline_cpu.kernels.nbits_product import Product, padded_bias
-from seamline_cpu.vectors import I32, vector
+from seamline_cpu.vectors import I32, I64, vector
 
 
 class BytesInMemory(TilesInMemory):
@@ -36,38 +36,50 @@ class BytesInMemory(TilesInMemory):
             return self.rows, self.step // 4
         return self.step // 4, 16
 
+    def _each(self, count, do):
+        self.v.loop(self.v.constant(I64, count), [], lambda i, _: do(i) or [])
+
     def zero(self, tile):
         height, width = self._shape(tile)
         place, zero = self._place(tile), self.v.constant(vector(I32, width), 0)
-        for row in range(height):
-            self.v.store(zero, self.v.add(place, 64 * row))
+        v = self.v
+        self._each(height, lambda i: v.store(zero, v.add(place, v.times(i, 64))))
+
+    def _copy(self, source, across, target, along, tile):
+        v, (height, width) = self.v, self._shape(tile)
+        across, along = (
+            v.constant(I64, x) if isinstance(x, int) else x for x in (across, along)
+        )
+
+        def row(i):
+            value = v.load(vector(I32, width), v.add(source, v.builder.mul(i, across)))
+            v.store(value, v.add(target, v.builder.mul(i, along)))
+
+        self._each(height, row)
 
     def load(self, tile, address, pitch=64):
-        self._moved(tile, address, pitch, stored=False)
+        self._copy(address, pitch, self._place(tile), 64, tile)
 
     def store(self, tile, address, pitch=64):
-        self._moved(tile, address, pitch, stored=True)
-
-    def _moved(self, tile, address, pitch, *, stored):
-        v, (height, width) = self.v, self._shape(tile)
-        apart = v.times(pitch, 1) if not isinstance(pitch, int) else pitch
-        for row in range(height):
-            inside = v.add(self._place(tile), 64 * row)
-            source, target = (inside, address) if stored else (address, inside)
-            v.store(v.load(vector(I32, width), source), target)
-            address = v.add(address, apart)
+        self._copy(self._place(tile), 64, address, pitch, tile)
 
     def multiply_bytes(self, sums, a, b):
-        v = self.v
-        height, width = self._shape(a)
-        for row in range(height):
-            place = v.add(self._place(sums), 64 * row)
-            total = v.load(vector(I32, 16), place)
-            for four in range(width):
-                signed = v.load(I32, v.add(self._place(a), 64 * row + 4 * four))
-                line = v.load(vector(I32, 16), v.add(self._place(b), 64 * four))
-                total = v.bytes_dot(total, line, v.splat(signed, 16))
-            v.store(total, place)
+        v, (height, width) = self.v, self._shape(a)
+        left, right, out = (self._place(tile) for tile in (a, b, sums))
+
+        def row(i):
+            line = v.times(i, 64)
+
+            def four(k, total):
+                signed = v.load(I32, v.add(left, line, v.times(k, 4)))
+                codes = v.load(vector(I32, 16), v.add(right, v.times(k, 64)))
+                return [v.bytes_dot(total[0], codes, v.splat(signed, 16))]
+
+            place = v.add(out, line)
+            start = v.load(vector(I32, 16), place)
+            v.store(v.loop(v.constant(I64, width), [start], four)[0], place)
+
+        self._each(height, row)
 
 
 MISSING = lacking("amx")
