@@ -99,7 +99,7 @@ def products(weights, x, bias):
     for variant in ("amx", VECTORS):
         y = np.full((len(x), weights.n), np.nan, np.float32)
         added = padded_bias(bias, len(weights.data))
-        product = Product(weights, variant, True, threads, tiles)
+        product = Product(weights, variant, True, threads, tiles, bytes_from=2)
         run = product.bound(x, added, y)
         for _ in range(2):
             run()

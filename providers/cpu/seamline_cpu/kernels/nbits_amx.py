@@ -60,7 +60,7 @@ _SLOTS = (
 
 def from_rows(*, int8: bool) -> int:
     """Give the rows from which these tiles pay, over 8-bit or over float32 activations."""
-    return 33 if int8 else 8
+    return 32 if int8 else 8
 
 
 @inlined

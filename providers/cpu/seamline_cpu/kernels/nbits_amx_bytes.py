@@ -4,9 +4,11 @@ Packed codes times 8-bit activations, in byte tiles of AMX.
 A step of K is multiplied for up to sixteen rows by one instruction: rows of activations are
 the first tile as they lie, codes of a word taken plane by plane are rows of the second. What
 vector code is left with is unpacking, once for all rows, and scaling a step's integers as
-:mod:`.nbits_int8` does, so that results are the same to the byte. A product takes some
-hundred cycles from the codes to its sums in memory; so :data:`_CHUNK` steps are multiplied
-before the first is scaled.
+:mod:`.nbits_int8` does, so that results are the same to the byte.
+
+Both ways lead through memory, and a tile is not loaded before what was stored there has left
+the core's store buffer, nor that before all earlier work is done: step by step, nothing would
+overlap. So a chunk of steps is unpacked, then multiplied, then scaled.
 """
 
 from __future__ import annotations
@@ -36,8 +38,8 @@ from seamline_cpu.vectors import F32, I64, Vectors, vector
 __all__ = ["BYTES_FROM", "byte_configuration", "byte_products", "byte_tile", "emit",
            "scratch_nbytes", "tile_of"]  # fmt: skip
 
-BYTES_FROM = 2  #: rows from which byte tiles pay
-_CHUNK = 8
+BYTES_FROM = 32  #: rows from which byte tiles pay
+_CHUNK = 16  # steps of a group that are unpacked, then multiplied, then scaled
 _LINE = TILE // GROUP
 _LEFT, _RIGHT = 4, 5  # tiles: activations, the first group's codes; sums are 0 and on
 
@@ -60,9 +62,9 @@ def byte_configuration(rows: int, step: int) -> Array:
     return made
 
 
-def scratch_nbytes(groups: int) -> int:
+def scratch_nbytes() -> int:
     """Give the bytes that a thread needs: codes and sums of a chunk."""
-    return _CHUNK * groups * (GROUP // 2 * _LINE + TILE)
+    return _CHUNK * (GROUP // 2 * _LINE + TILE)
 
 
 def byte_tile(
@@ -116,8 +118,9 @@ def emit(v: Vectors, t: Tiles, form: Form, rows: int, groups: int, args: Any) ->
     streams = v.every(w, across, groups)
     factors, totals = (v.every(x, s_pitch, rows) for x in (scale, total))
     size = form.step // 4 * _LINE
-    held = v.add(scratch, _CHUNK * groups * GROUP // 2 * _LINE)
-    every, most = b.mul(blocks, steps), v.constant(I64, _CHUNK)
+    chunked = _CHUNK // groups
+    held = v.add(scratch, _CHUNK * GROUP // 2 * _LINE)
+    every, most = b.mul(blocks, steps), v.constant(I64, chunked)
 
     def chunk(c: Any, carried: list[Any]) -> list[Any]:
         *sums, start, inside = carried
@@ -125,20 +128,22 @@ def emit(v: Vectors, t: Tiles, form: Form, rows: int, groups: int, args: Any) ->
         left = b.sub(every, first)
         count = b.select(b.icmp_signed("<", left, most), left, most)
 
-        def multiplied(i: Any, carried: list[Any]) -> list[Any]:
+        def unpacked(i: Any, carried: list[Any]) -> list[Any]:
             start, inside = carried
-            t.load(_LEFT, v.add(q, v.times(b.add(first, i), form.step)), q_pitch)
             place = v.times(inside, 4 * GROUP * form.words)
             codes = [v.add(stream, start, place) for stream in streams]
-            to = v.add(scratch, v.times(i, groups * size))
-            _unpacked(tile, codes, to, size)
+            _unpacked(tile, codes, v.add(scratch, v.times(i, groups * size)), size)
+            return walk.next(start, inside)
+
+        def multiplied(i: Any, _: list[Any]) -> list[Any]:
+            t.load(_LEFT, v.add(q, v.times(b.add(first, i), form.step)), q_pitch)
             out = v.add(held, v.times(i, groups * TILE))
             for g in range(groups):
-                t.load(_RIGHT + g, v.add(to, g * size))
+                t.load(_RIGHT + g, v.add(scratch, v.times(i, groups * size), g * size))
                 t.zero(g)
                 t.multiply_bytes(g, _LEFT, _RIGHT + g)
                 t.store(g, v.add(out, g * TILE))
-            return walk.next(start, inside)
+            return []
 
         def scaled(i: Any, carried: list[Any]) -> list[Any]:
             *sums, start, inside = carried
@@ -167,12 +172,13 @@ def emit(v: Vectors, t: Tiles, form: Form, rows: int, groups: int, args: Any) ->
             made = tile.scaled(step, dots, scales, zeros, sums)
             return [*made, *walk.next(start, inside)]
 
-        v.loop(count, [start, inside], multiplied)
+        v.loop(count, [start, inside], unpacked)
+        v.loop(count, [], multiplied)
         return v.loop(count, [*sums, start, inside], scaled)
 
     zero, each = v.constant(I64, 0), len(tile.parts)
     blank = [v.constant(vector(F32, v.lanes), 0.0)] * (rows * each)
-    chunks = b.sdiv(v.add(every, _CHUNK - 1), most)
+    chunks = b.sdiv(v.add(every, chunked - 1), most)
     sums = v.loop(chunks, [*blank, zero, zero], chunk)[:-2]
     by_row = [sums[at : at + each] for at in range(0, rows * each, each)]
     store_rows(v, by_row, bias, y, pitch, columns)

@@ -79,6 +79,8 @@ class Product:
     tiles
         For ``amx``: the variant of vector code around tiles, and what emits their
         instructions; others than AMX's own can stand in for it.
+    bytes_from
+        For ``amx``: rows from which 8-bit activations are multiplied in byte tiles.
     """
 
     packed: Packed
@@ -86,6 +88,7 @@ class Product:
     int8: bool
     threads: int
     tiles: tuple[str, Callable[[Vectors], Tiles]] = ("amx", Tiles)
+    bytes_from: int = BYTES_FROM
 
     @property
     def vectors(self) -> str:
@@ -131,7 +134,7 @@ class Product:
 
     def _multiplied(self, x: Array, kind: str, bias: Array, y: Array) -> list[Run]:
         (m, k), packed, form = x.shape, self.packed, self.packed.form
-        in_tiles = self.int8 and self.variant == "amx" and m >= BYTES_FROM
+        in_tiles = self.int8 and self.variant == "amx" and m >= self.bytes_from
         rows, groups = tile_of(m) if in_tiles else self._tile(m)
         shares = self.threads if m * k * len(bias) >= _SHARED_FROM else 1
         panels = -(-len(packed.data) // groups)
@@ -161,7 +164,7 @@ class Product:
             made = (form, rows, groups, kind if own else None)
             if in_tiles:
                 multiply = byte_products(*made, *self.tiles)
-                kept = kept, _tiles_room(a, rows, form.step, groups, shares)
+                kept = kept, _tiles_room(a, rows, form.step, shares)
             else:
                 multiply = int8_products(self.vectors, *made)
         keep = (x, bias, y, packed, kept, turns)
@@ -224,11 +227,9 @@ def _quantised_room(arguments: Array, m: int, packed: Packed, copies: int = 1) -
     return codes, scales, totals
 
 
-def _tiles_room(
-    arguments: Array, rows: int, step: int, groups: int, shares: int
-) -> Any:
+def _tiles_room(arguments: Array, rows: int, step: int, shares: int) -> Any:
     """Make room for tiles of bytes, and what configures them."""
-    stride, configuration = scratch_nbytes(groups), byte_configuration(rows, step)
+    stride, configuration = scratch_nbytes(), byte_configuration(rows, step)
     scratch = np.zeros(shares * stride + 64, np.uint8)
     start = scratch.ctypes.data
     fill(
