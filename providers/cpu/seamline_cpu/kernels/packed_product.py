@@ -36,7 +36,9 @@ __all__ = ["packed"]
 f4 = np.float32
 _PIECE = 256  # most floats of K taken at once
 _PITCH = 4 * (_PIECE + APART)
-_HIGH = 192  # rows in a turn: their piece takes 200 KiB of a core's second cache
+#: Rows in a turn: their piece takes a part of a core's second cache, which is larger where
+#: registers are.
+_HIGH = 256 if LANES == 16 else 192
 _MOST = 512 // COLUMNS  # panels in a turn, for which rows are copied once
 _LINES = 16 * COLUMNS // 64  # lines of a panel in four of K
 _ZEROS = 4 * COLUMNS  # bytes that sums begin with

@@ -12,7 +12,7 @@ import attrs
 
 __all__ = ["Turns", "divided"]
 
-_EACH = 0.2  # of a panel's time: what a turn costs beside its panels
+_EACH = 0.5  # of a panel's time: what a turn costs beside its panels
 _BROUGHT = 4  # rows whose products take as long as to bring a panel
 
 
