@@ -6,8 +6,7 @@ Times MatMulNBits beside onnxruntime: every variant that is here, in turns, with
 
 Ours is the list of commands that a recorded segment replays, over fixed memory; theirs is a
 session's run over bound memory. A turn rests, so that the other's workers have gone to
-sleep, runs once unmeasured and then a few times. onnxruntime's workers look for more work for
-a million pauses, some 50 ms on recent processors, and would take a core from whoever is next.
+sleep, runs once unmeasured and then a few times.
 """
 
 from __future__ import annotations
@@ -34,8 +33,7 @@ from seamline_cpu.vectors import I32, I64, Vectors, vector
 #: (N, K): a small model's, its widest, two of 7 billion weights, and a head of 32 billion's.
 SHAPES = [(576, 1536), (4864, 896), (4096, 4096), (11008, 4096), (152064, 5120)]
 ROWS = [1, 2, 5, 16, 128, 512]
-BLOCK, BURST, LARGE = 32, 5, 10**9
-REST, REST_AFTER_THEIRS = 0.01, 0.1  # seconds
+BLOCK, REST, BURST, LARGE = 32, 0.01, 5, 10**9
 _VECTOR = "avx2" if lacking("avx2") is None else "portable"
 
 
@@ -134,13 +132,13 @@ def in_bursts(contestants, rounds, burst):
     samples = {name: [] for name in contestants}
     for turn in range(rounds + 1):
         for name, function in contestants.items():
+            time.sleep(REST)
             if burst > 1 or not turn:
                 function()
             for _ in range(burst if turn else 0):  # the first turn warms up
                 start = time.perf_counter()
                 function()
                 samples[name].append(time.perf_counter() - start)
-            time.sleep(REST_AFTER_THEIRS if name == "onnxruntime" else REST)
     return {name: Times(tuple(taken)) for name, taken in samples.items()}
 
 
