@@ -17,7 +17,7 @@ from numba.extending import intrinsic
 
 from seamline_cpu.jit_cache import attach
 
-__all__ = ["fused", "jit", "native"]
+__all__ = ["fused", "inlined", "jit", "native"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -40,6 +40,15 @@ def fused(function: F) -> F:
     Only the rounding between the two goes; NaN, infinity and signed zero are kept.
     """
     return _compiled(function, fastmath={"contract"})
+
+
+def inlined(function: F) -> F:
+    """
+    Compile as part of each function that calls it, not by itself before that.
+
+    For what has one caller: LLVM otherwise optimises the code twice.
+    """
+    return numba.njit(inline="always")(function)  # type: ignore[no-any-return]
 
 
 def native(function: Callable[..., Any]) -> Any:

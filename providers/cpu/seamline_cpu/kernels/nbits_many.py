@@ -16,6 +16,7 @@ from seamline_cpu.kernels.nbits_held import held_products
 from seamline_cpu.kernels.nbits_layout import GROUP, Packed
 from seamline_cpu.kernels.nbits_pieces import PIECE_SLOTS, in_pieces, unpacked_products
 from seamline_cpu.kernels.nbits_plans import Plan, plan
+from seamline_cpu.kernels.nbits_turns import counters
 from seamline_cpu.row_tiles import APART
 from seamline_cpu.vectors import Vectors
 
@@ -60,15 +61,15 @@ def by_pieces(
     # A cache line apart, or threads would write to each other's.
     stride = 4 * how.piece * how.columns + 64 if how.unpacked else 0
     scratch = huge(shares * stride)
-    a = np.zeros(len(PIECE_SLOTS), np.int64)
+    a, (turns, turns_at) = np.zeros(len(PIECE_SLOTS), np.int64), counters(shares)
     fill(
-        a, PIECE_SLOTS, next_at=a.ctypes.data + 8 * PIECE_SLOTS.index("next"), m=m, k=k,
+        a, PIECE_SLOTS, turns_at=turns_at, parts=shares, m=m, k=k,
         a=x.ctypes.data, a_pitch=x.strides[0], x=held.ctypes.data, x_rows=tall,
         depth=packed.depth, block=packed.block, bias=bias.ctypes.data, y=y.ctypes.data,
         per=how.per, high=how.high, scratch=scratch.ctypes.data, stride=stride,
         **weights_of(packed),
     )  # fmt: skip
-    keep = (x, bias, y, packed, held, scratch)
+    keep = (x, bias, y, packed, held, scratch, turns)
     products = unpacked_products if how.unpacked else held_products
     multiply = products(variant, packed.form, how.piece, how.rows, how.columns)
     commands = (in_pieces(variant, kind, how.piece), multiply)

@@ -16,7 +16,6 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from seamline_cpu.atomics import fetch_add
 from seamline_cpu.commands import Command, command
 from seamline_cpu.ir import types
 from seamline_cpu.jit import native
@@ -24,17 +23,18 @@ from seamline_cpu.kernels.nbits_activations import widener
 from seamline_cpu.kernels.nbits_float import Weights
 from seamline_cpu.kernels.nbits_layout import GROUP, Form
 from seamline_cpu.kernels.nbits_tiles import AHEAD, parts_of
+from seamline_cpu.kernels.nbits_turns import clear_turns, next_turn
 from seamline_cpu.row_tiles import APART, row_tile
 from seamline_cpu.vectors import REGISTER, Vectors
 
 __all__ = ["PIECE_SLOTS", "in_pieces", "unpacked_products"]
 
-(_NEXT_AT, _NEXT, _M, _K, _A, _A_PITCH, _X, _X_ROWS, _DEPTH, _W, _ACROSS, _RECORD, _AFTER,
+(_TURNS_AT, _PARTS, _M, _K, _A, _A_PITCH, _X, _X_ROWS, _DEPTH, _W, _ACROSS, _RECORD, _AFTER,
  _BLOCKS, _BLOCK, _STEPS, _BIAS, _Y, _N, _GROUPS, _PER, _HIGH, _SCRATCH,
  _STRIDE) = range(24)  # fmt: skip
 #: Names of the arguments, in their order.
 PIECE_SLOTS = (
-    "next_at", "next", "m", "k", "a", "a_pitch", "x", "x_rows", "depth", "w", "across",
+    "turns_at", "parts", "m", "k", "a", "a_pitch", "x", "x_rows", "depth", "w", "across",
     "record", "after", "blocks", "block", "steps", "bias", "y", "n", "groups", "per", "high",
     "scratch", "stride",
 )  # fmt: skip
@@ -93,12 +93,12 @@ def emit_unpacking(v: Vectors, form: Form, pitch: int, args: Any) -> None:
 
 @functools.cache
 def in_pieces(variant: str, kind: str, piece: int) -> Command:
-    """Give the command that copies activations in pieces, and starts the counter anew."""
+    """Give the command that copies activations in pieces, and starts the turns anew."""
     widen, size = widener(variant, kind), 4 if kind == "float32" else 2
     pitch = 4 * (piece + APART)
 
     def run(a: Any, share: int, shares: int) -> None:
-        a[_NEXT] = 0
+        clear_turns(a[_TURNS_AT], a[_PARTS])
         m, depth = a[_M], a[_DEPTH]
         every = m * ((depth + piece - 1) // piece)
         for i in range(every * share // shares, every * (share + 1) // shares):
@@ -126,10 +126,8 @@ def unpacked_products(
         turns = (panels + a[_PER] - 1) // a[_PER]
         every = turns * ((m + a[_HIGH] - 1) // a[_HIGH])
         right = a[_SCRATCH] + share * a[_STRIDE]
-        while True:
-            turn = fetch_add(a[_NEXT_AT], 1)
-            if turn >= every:
-                return
+        turn = next_turn(a[_TURNS_AT], share, shares, every)
+        while turn >= 0:
             low, first = turn // turns * a[_HIGH], turn % turns * a[_PER]
             high, last = min(low + a[_HIGH], m), min(first + a[_PER], panels)
             for start in range(0, depth, piece):
@@ -153,5 +151,6 @@ def unpacked_products(
                             given_pitch, y + row * 4 * n, 4 * n, high - row,
                             n - GROUP * group, right,
                         )  # fmt: skip
+            turn = next_turn(a[_TURNS_AT], share, shares, every)
 
     return command(run)

@@ -20,13 +20,13 @@ import numpy as np
 
 from seamline.kernels import Run
 from seamline.provider import Array
-from seamline_cpu.atomics import fetch_add
 from seamline_cpu.binding import in_order
 from seamline_cpu.commands import Command, bind, command
 from seamline_cpu.folds import copy_floats
 from seamline_cpu.huge_pages import huge
 from seamline_cpu.jit import jit
 from seamline_cpu.kernels.epilogues import PLAIN, Epilogue, finish_rows
+from seamline_cpu.kernels.nbits_turns import clear_turns, counters, next_turn
 from seamline_cpu.kernels.tile_turns import divided
 from seamline_cpu.row_tiles import APART, WIDEST, height, row_tile
 from seamline_cpu.tiles import COLUMNS, LANES
@@ -43,7 +43,7 @@ _MOST = 512 // COLUMNS  # panels in a turn, for which rows are copied once
 _LINES = 16 * COLUMNS // 64  # lines of a panel in four of K
 _ZEROS = 4 * COLUMNS  # bytes that sums begin with
 _SHARED_FROM = 1 << 18  # multiply-adds from which more threads pay
-(_NEXT_AT, _NEXT, _A, _B, _Y, _M, _K, _N, _ACROSS, _LEFT, _STRIDE, _PER, _HEIGHT, _DEEP, _BIAS,
+(_TURNS_AT, _PARTS, _A, _B, _Y, _M, _K, _N, _ACROSS, _LEFT, _STRIDE, _PER, _HEIGHT, _DEEP, _BIAS,
  _FUNCTION, _NUMBERS, _MORE) = range(18)  # fmt: skip
 
 
@@ -62,8 +62,8 @@ def _finish(a: Any, row: int, rows: int, column: int, columns: int, block: int) 
 
 @command
 def _begun(a: Any, share: int, shares: int) -> None:
-    """Start the counter anew: a child that was forked in a run would find it anywhere."""
-    a[_NEXT] = 0
+    """Start the turns anew."""
+    clear_turns(a[_TURNS_AT], a[_PARTS])
 
 
 @functools.cache
@@ -78,10 +78,8 @@ def _products(rows: int, lines: int) -> Command:
         every = spans * ((m + a[_HEIGHT] - 1) // a[_HEIGHT])
         left = a[_LEFT] + share * a[_STRIDE]
         zeros = left + a[_STRIDE] - _ZEROS
-        while True:
-            turn = fetch_add(a[_NEXT_AT], 1)
-            if turn >= every:
-                return
+        turn = next_turn(a[_TURNS_AT], share, shares, every)
+        while turn >= 0:
             begin, low = turn // spans * a[_HEIGHT], turn % spans * per
             count, high = min(a[_HEIGHT], m - begin), min(low + per, panels)
             y = a[_Y] + 4 * begin * n
@@ -105,6 +103,7 @@ def _products(rows: int, lines: int) -> Command:
                             ahead = right  # what is there already: all was asked for
             width = min(high * COLUMNS, n) - low * COLUMNS
             _finish(a, begin, count, low * COLUMNS, width, left)
+            turn = next_turn(a[_TURNS_AT], share, shares, every)
 
     return command(run)
 
@@ -120,13 +119,13 @@ def packed(
     deep = -(-depth // -(-depth // _PIECE) // 4) * 4
     stride = turns.high * _PITCH + _ZEROS + 64
     scratch = huge(shares * stride)
+    counted, turns_at = counters(shares)
     arguments = np.array(
-        [0, 0, a.ctypes.data, panels.ctypes.data, y.ctypes.data, m, depth, n,
+        [turns_at, shares, a.ctypes.data, panels.ctypes.data, y.ctypes.data, m, depth, n,
          a.strides[0] // 4, scratch.ctypes.data, stride, turns.per, turns.high, deep,
          *epilogue.of_rows], np.int64,
     )  # fmt: skip
-    arguments[_NEXT_AT] = arguments.ctypes.data + 8 * _NEXT
-    keep = (a, panels, y, scratch, epilogue)
+    keep = (a, panels, y, scratch, epilogue, counted)
     # So many lines of a panel's piece are asked for by each of the tiles that it is for.
     lines = 1 if turns.high >= rows * _LINES else 4
     multiply = bind(_products(rows, lines), arguments, shares, keep=keep)
