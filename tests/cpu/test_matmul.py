@@ -8,6 +8,8 @@ import pytest
 from tests.cpu.movement import agrees, give, gives, peer
 
 from seamline.errors import BuildError
+from seamline_cpu.kernels.packed_product import packed
+from seamline_cpu.kernels.panels import pack_panels
 
 R = np.random.default_rng(7)
 SHAPES = [
@@ -37,6 +39,22 @@ def test_packed_tiles_have_no_seam_at_any_edge(m, k, n):
     want = (a.astype(np.float64) @ b).astype(np.float32)
     # Elements are of size sqrt(k), and a chain of k sums rounds to some ulp of that.
     gives("MatMul", [a, b], want, fixed=(1,), rtol=1e-5, atol=4e-6 * k**0.5)
+
+
+@pytest.mark.parametrize(
+    ("m", "k", "n"), [(250, 300, 70), (13, 700, 400), (60, 258, 33)]
+)
+def test_threads_divide_the_rows_or_the_columns_and_change_no_byte(m, k, n):
+    a, b = floats(m, k + 3)[:, :k], floats(k, n)
+    panels, made = pack_panels(b), []
+    for threads in (1, 2, 5):
+        y = np.full((m, n), np.nan, np.float32)
+        run = packed(a, panels, y, threads)
+        for _ in range(2):
+            run()
+        made.append(y)
+    np.testing.assert_allclose(made[0], a.astype(float) @ b, rtol=2e-5, atol=2e-4)
+    assert all(y.tobytes() == made[0].tobytes() for y in made)
 
 
 def test_nan_reaches_its_row_and_infinity_keeps_its_sign():

@@ -16,9 +16,13 @@ from tests.cpu.test_vectors import assembly
 from seamline_cpu.instruction_sets import lacking
 from seamline_cpu.kernels import nbits_int8
 from seamline_cpu.kernels.nbits_choice import VARIANTS, choice, is_int8
+from seamline_cpu.kernels.nbits_held import emit_held
 from seamline_cpu.kernels.nbits_layout import Form, Source, pack
-from seamline_cpu.kernels.nbits_many import by_panels
+from seamline_cpu.kernels.nbits_many import by_pieces
+from seamline_cpu.kernels.nbits_plans import Plan, pieces_of, plan
 from seamline_cpu.kernels.nbits_product import Product, padded_bias
+from seamline_cpu.row_tiles import HEIGHTS
+from seamline_cpu.vectors import REGISTER
 
 BF16 = ml_dtypes.bfloat16
 BEST = choice(0, None).variant  #: of float32 products, which need no AMX
@@ -164,7 +168,7 @@ def test_no_zero_point_is_one_of_8_to_the_byte(level, m):
     assert got[0][:, :39].tobytes() == got[2][:, :39].tobytes()
 
 
-@pytest.mark.parametrize("m", [1, 2, 6])
+@pytest.mark.parametrize("m", [1, 2, 6, 20])
 @pytest.mark.parametrize("zeros", [MIDDLE, BYTES, FLOATS])
 def test_infinity_and_nan_do_what_float_arithmetic_says_at_level_0(m, zeros):
     made, w = packed(40, 80, zeros=zeros)
@@ -237,17 +241,56 @@ def test_the_number_of_threads_changes_no_byte(threads, m, level):
     assert want.tobytes() == got.tobytes()
 
 
-@pytest.mark.parametrize(("n", "k", "form"), FORMS[::3], ids=str)
+def in_pieces(made, x, bias=None, threads=2, variant=BEST, planned=None):
+    y = np.full((len(x), made.n), np.nan, np.float32)
+    added = padded_bias(bias, len(made.data))
+    runs = by_pieces(
+        made, x, "float32", added, y, threads, variant=variant, planned=planned
+    )
+    for _ in range(2):
+        for run in runs:
+            run()
+    return y
+
+
+@MATRIX
 def test_pieces_that_are_unpacked_for_many_rows_give_the_product(n, k, form):
     made, w = packed(n, k, **form)
-    variant = "avx512vnni" if BEST == "amx" else BEST
-    for m in (5, 25):
-        x, y = rows_of(m, k), np.full((m, n), np.nan, np.float32)
-        bias = np.arange(n, dtype=np.float32)
-        added = padded_bias(bias, len(made.data))
-        for run in by_panels(made, x, "float32", added, y, 2, variant=variant):
-            run()
-        assert error(y, x.astype(float) @ w.T + bias) < 1e-6
+    bias = np.arange(n, dtype=np.float32)
+    for m in (4, 5, 8, 19, 30):  # weights in registers, and unpacked
+        x = rows_of(m, k)
+        assert error(in_pieces(made, x, bias), x.astype(float) @ w.T + bias) < 1e-6, m
+
+
+@pytest.mark.parametrize("rows", sorted(HEIGHTS[REGISTER[BEST]]))
+def test_tiles_of_every_height_give_the_product_in_turns_of_any_size(rows):
+    made, w = packed(75, 600)
+    columns = pieces_of(BEST).wide * REGISTER[BEST]
+    x = rows_of(2 * rows + 3, 600)
+    want = in_pieces(
+        made, x, threads=1, planned=Plan(True, rows, columns, 256, 8, 8 * rows)
+    )
+    assert error(want, x.astype(float) @ w.T) < 1e-6
+    for per, high, threads in ((1, rows, 2), (2, 2 * rows, 3), (8, rows, 1)):
+        planned = Plan(True, rows, columns, 256, per, high)
+        got = in_pieces(made, x, threads=threads, planned=planned)
+        assert got.tobytes() == want.tobytes()
+
+
+@pytest.mark.parametrize("variant", ["avx512vnni", "avx2", "portable"])
+def test_plans_divide_all_but_small_products_evenly(variant):
+    for m in (6, 17, 64, 100, 128, 512, 2000):
+        for n in (16, 64, 100, 576, 896, 4096, 4864):
+            for threads in (1, 2, 5):
+                made = plan(variant, m, n, 32, threads)
+                assert made.high % made.rows == 0
+                blocks, panels = -(-m // made.high), -(-n // made.columns)
+                turns = blocks * -(-panels // made.per)
+                tiles = -(-m // made.rows) * panels
+                last = -(-turns // threads) * made.per * made.high // made.rows
+                assert last * threads >= tiles
+                if tiles >= 200 * threads:
+                    assert last * threads <= 1.15 * tiles, (m, n, threads, made)
 
 
 @pytest.mark.parametrize(
@@ -268,3 +311,19 @@ def test_a_tile_with_vnni_is_dots_of_bytes_and_calls_nothing(
     text = assembly(variant, cpu, emit, 15)
     assert text.count("vpdpbusd") == dots  # 8 for each row and register of weights
     assert "call" not in text
+
+
+@pytest.mark.parametrize(("rows", "groups"), [(26, 1), (16, 1), (8, 2)])
+def test_weights_of_many_rows_are_found_once_and_stay_in_registers(rows, groups):
+    def emit(v, *arguments):
+        emit_held(v, Form(4, 32, False, MIDDLE), rows, groups, 1088, arguments)
+
+    lines = assembly("avx512vnni", "sapphirerapids", emit, 13).splitlines()
+    multiply = [i for i, line in enumerate(lines) if "vfmadd" in line]
+    # A word holds eight codes; each is looked up for all rows at once.
+    assert len(multiply) == 8 * rows * groups
+    found = [line for line in lines if "vperm" in line]
+    assert len(found) == 8 * groups
+    loop = lines[multiply[0] : multiply[-1]]
+    assert not [line for line in loop if "%rsp" in line]
+    assert "call" not in "".join(lines)

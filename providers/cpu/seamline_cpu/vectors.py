@@ -137,11 +137,11 @@ class Vectors:
         numbers = ir.Constant(vector(I64, lanes), list(range(lanes)))
         return self.builder.icmp_signed("<", numbers, self.splat(count, lanes))
 
-    def prefetch(self, address: Any) -> None:
-        """Ask for a cache line to be read; beyond the end of memory is allowed."""
+    def prefetch(self, address: Any, level: int = 1) -> None:
+        """Ask for a line in a cache of a level; beyond the end of memory is allowed."""
         self.call(
             "llvm.prefetch.p0", _VOID, self.pointer(address, I8),
-            self.constant(I32, 0), self.constant(I32, 3), self.constant(I32, 1),
+            self.constant(I32, 0), self.constant(I32, 4 - level), self.constant(I32, 1),
         )  # fmt: skip
 
     # --- lanes -----------------------------------------------------------------------

@@ -22,7 +22,7 @@ from seamline_cpu.binding import in_order
 from seamline_cpu.kernels.broadcast_commands import bind_binary
 from seamline_cpu.kernels.epilogues import PLAIN, Epilogue, bind_after
 from seamline_cpu.kernels.few_rows import few_rows
-from seamline_cpu.kernels.packed_product import packed, stacked
+from seamline_cpu.kernels.packed_product import packed
 from seamline_cpu.kernels.panels import (
     bind_packing,
     empty_panels,
@@ -30,6 +30,7 @@ from seamline_cpu.kernels.panels import (
     packed_nbytes,
 )
 from seamline_cpu.kernels.rows import threads_of
+from seamline_cpu.kernels.stacked_product import stacked
 from seamline_cpu.table import TABLE
 
 __all__ = ["bind_fused", "bind_product", "product"]

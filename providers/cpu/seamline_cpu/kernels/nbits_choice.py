@@ -9,6 +9,7 @@ import attrs
 
 from seamline.provider import Claim, NodeView, Refusal
 from seamline_cpu.instruction_sets import INT8, Choice, choose, lacking
+from seamline_cpu.kernels.nbits_plans import said
 
 __all__ = ["OPTION", "VARIANTS", "choice", "explained", "forced_by", "is_int8"]
 
@@ -50,7 +51,10 @@ def choice(level: int, forced: str | None) -> Choice:
             raise ValueError(f"variant 'amx' was asked for, but {reason}")
         forced, aside = None, "; amx is for accuracy_level 3 and 4 only"
     made = choose(named, forced)
-    return Choice(made.variant, f"{_SAID.get(level, _FLOAT)}{aside}; {made.because}")
+    because = f"{_SAID.get(level, _FLOAT)}{aside}; {made.because}"
+    if not is_int8(level) and made.variant != "amx":
+        because = f"{because}; {said(made.variant)}"
+    return Choice(made.variant, because)
 
 
 def explained(

@@ -1,10 +1,10 @@
 """
 Packed codes times float32 activations: codes become floats in registers.
 
-A code minus its zero point is exact. Few rows: a step's products are added up and scaled
-once, since the unpacking is the work. From :data:`FOLDED` rows on the scale is taken into
-the weight, which serves all rows, and every sum stays in its register along all of K. From
-some dozen rows on it is quicker to unpack to memory (:mod:`.nbits_panels`).
+A code minus its zero point is exact. These tiles are of one to three rows: a step's products
+are added up and scaled once, since the unpacking is the work. For more rows the scale is
+taken into the weight, which serves all of them, in registers (:mod:`.nbits_held`), and
+for many it is quicker to unpack to memory (:mod:`.nbits_pieces`).
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from seamline_cpu.kernels.nbits_layout import GROUP, Form
 from seamline_cpu.kernels.nbits_tiles import AHEAD, load_scales, parts_of, store_rows
 from seamline_cpu.vectors import F32, I8, I32, I64, Vectors, vector
 
-__all__ = ["FOLDED", "Weights", "float_tile"]
+__all__ = ["Weights", "float_tile"]
 
-FOLDED = 4
 _CHAINS = 8  # sums in flight that keep two multiply-adders of four cycles busy
 
 
@@ -106,8 +105,6 @@ def _emit(v: Vectors, form: Form, rows: int, groups: int, args: Any) -> None:
             here = [v.add(place, v.times(j, 64 * form.words)) for place in codes]
             at = v.times(b.add(b.mul(i, steps), j), 4 * form.step)
             values = [v.add(place, at) for place in inputs]
-            if rows >= FOLDED:
-                return _words(weights, parts, here, values, scales, sums, folded=True)
             for place in here:
                 for line in range(form.words + 1):
                     v.prefetch(v.add(place, AHEAD + 64 * line))
@@ -123,15 +120,14 @@ def _emit(v: Vectors, form: Form, rows: int, groups: int, args: Any) -> None:
 
 
 def _words(
-    weights: Weights, parts: Any, codes: Any, values: Any, scales: Any, sums: Any, *,
-    folded: bool,
-) -> list[Any]:  # fmt: skip
+    weights: Weights, parts: Any, codes: Any, values: Any, scales: Any, sums: Any
+) -> list[Any]:
     """
-    Add a step's products to sums, by row and part, or to several chains of sums.
+    Add a step's products, not scaled, to chains of sums, by row and part.
 
     A loop over words, not one stretch of code: that compiles in a third of the time.
     """
-    v, b, form = weights.v, weights.v.builder, weights.form
+    v, form = weights.v, weights.form
     count, each = len(values) * len(parts), 32 // form.bits
 
     def word(i: Any, sums: list[Any]) -> list[Any]:
@@ -146,8 +142,6 @@ def _words(
                 weights.weight(code, k, zero)
                 for code, (_, zero) in zip(raw, scales, strict=True)
             ]
-            if folded:
-                made = [b.fmul(w, s) for w, (s, _) in zip(made, scales, strict=True)]
             chain = k * count % len(sums)
             for row, place in enumerate(x):
                 factor = v.broadcast(F32, v.add(place, 4 * k), v.lanes)
@@ -166,7 +160,7 @@ def _summed(
     v, b, count = weights.v, weights.v.builder, len(sums)
     chains = max(1, _CHAINS // count)
     blank = [v.constant(weights.floats, 0.0)] * (chains * count)
-    made = _words(weights, parts, codes, values, scales, blank, folded=False)
+    made = _words(weights, parts, codes, values, scales, blank)
     totals = made[:count]
     for chain in range(1, chains):
         more = made[chain * count : (chain + 1) * count]

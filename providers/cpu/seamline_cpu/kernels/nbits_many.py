@@ -7,26 +7,18 @@ import numpy as np
 from seamline.kernels import Run
 from seamline.provider import Array
 from seamline_cpu.commands import bind
-from seamline_cpu.kernels.nbits_commands import SLOTS, widened
+from seamline_cpu.huge_pages import huge
+from seamline_cpu.kernels.nbits_held import held_products
 from seamline_cpu.kernels.nbits_layout import GROUP, Packed
-from seamline_cpu.kernels.nbits_panels import (
-    DEPTH,
-    PANEL,
-    PANEL_SLOTS,
-    panel_products,
-    scratch_size,
-    stacked_rows,
-)
+from seamline_cpu.kernels.nbits_pieces import PIECE_SLOTS, in_pieces, unpacked_products
+from seamline_cpu.kernels.nbits_plans import Plan, plan
 from seamline_cpu.kernels.nbits_turns import counters
-from seamline_cpu.tiles import ROWS
+from seamline_cpu.row_tiles import APART
 
-__all__ = ["PANELS_FROM", "by_panels", "fill", "room", "weights_of"]
+__all__ = ["by_pieces", "fill", "room", "weights_of"]
 
 f4 = np.float32
-#: Rows from which float32 weights are unpacked to memory, by 32-bit lanes in a register.
-PANELS_FROM = {16: 48, 8: 12, 4: 24}
-_MOST = 8  # panels that are unpacked together: each row is then read for all of them
-_TURNS = 4  # turns of each thread at the weights
+_SHARED_FROM = 1 << 17  # multiply-adds from which more threads pay
 
 
 def fill(arguments: Array, slots: tuple[str, ...], **values: int) -> None:
@@ -50,37 +42,30 @@ def weights_of(packed: Packed) -> dict[str, int]:
     }  # fmt: skip
 
 
-def by_panels(
-    packed: Packed,
-    x: Array,
-    kind: str,
-    bias: Array,
-    y: Array,
-    threads: int,
-    *,
-    variant: str,
-) -> list[Run]:
-    """Bind a product in float32; see :mod:`.nbits_panels`."""
+def by_pieces(
+    packed: Packed, x: Array, kind: str, bias: Array, y: Array, threads: int, *, variant: str,
+    planned: Plan | None = None,
+) -> list[Run]:  # fmt: skip
+    """Bind a product in float32, as planned by :mod:`.nbits_plans`."""
     m, k = x.shape
-    values, left = (
-        room(m, packed.depth),
-        np.empty((-(-m // ROWS), packed.depth, ROWS), f4),
-    )
-    panels = -(-len(packed.data) // PANEL)
-    per = min(_MOST, max(1, panels // (_TURNS * threads)))
-    stride = scratch_size(max(DEPTH, packed.block), per)
-    scratch = np.zeros((threads, stride), f4)
-    turns, turns_at = counters(threads)
-    where = {"x": values.ctypes.data, "x_pitch": values.strides[0]}
-    a, b = (np.zeros(len(names), np.int64) for names in (SLOTS, PANEL_SLOTS))
-    fill(a, SLOTS, m=m, k=k, a=x.ctypes.data, a_pitch=x.strides[0], **where)
+    shares = threads if m * k * packed.n >= _SHARED_FROM else 1
+    how = planned or plan(variant, m, packed.n, packed.block, shares)
+    pieces, tall = -(-packed.depth // how.piece), -(-m // how.rows) * how.rows
+    # Rows that fill up the last tile are never written: zeros, as the memory is new.
+    held = huge(pieces * tall * (how.piece + APART) * 4)
+    # A cache line apart, or threads would write to each other's.
+    stride = 4 * how.piece * how.columns + 64 if how.unpacked else 0
+    scratch = huge(shares * stride)
+    a, (turns, turns_at) = np.zeros(len(PIECE_SLOTS), np.int64), counters(shares)
     fill(
-        b, PANEL_SLOTS, turns_at=turns_at, parts=threads, m=m,
-        a=where["x"], a_pitch=where["x_pitch"], left=left.ctypes.data, block=packed.block,
-        bias=bias.ctypes.data, y=y.ctypes.data, per=per, scratch=scratch.ctypes.data,
-        stride=4 * stride, **weights_of(packed),
+        a, PIECE_SLOTS, turns_at=turns_at, parts=shares, m=m, k=k,
+        a=x.ctypes.data, a_pitch=x.strides[0], x=held.ctypes.data, x_rows=tall,
+        depth=packed.depth, block=packed.block, bias=bias.ctypes.data, y=y.ctypes.data,
+        per=how.per, high=how.high, scratch=scratch.ctypes.data, stride=stride,
+        **weights_of(packed),
     )  # fmt: skip
-    keep = (x, bias, y, packed, values, left, scratch, turns)
-    commands = [(widened(variant, kind), a), (stacked_rows, b)]
-    commands.append((panel_products(variant, packed.form), b))
-    return [bind(what, arguments, threads, keep=keep) for what, arguments in commands]
+    keep = (x, bias, y, packed, held, scratch, turns)
+    products = unpacked_products if how.unpacked else held_products
+    multiply = products(variant, packed.form, how.piece, how.rows, how.columns)
+    commands = (in_pieces(variant, kind, how.piece), multiply)
+    return [bind(command, a, shares, keep=keep) for command in commands]

@@ -40,12 +40,12 @@ from seamline_cpu.kernels.nbits_commands import (
 )
 from seamline_cpu.kernels.nbits_layout import GROUP, Packed
 from seamline_cpu.kernels.nbits_many import (
-    PANELS_FROM,
-    by_panels,
+    by_pieces,
     fill,
     room,
     weights_of,
 )
+from seamline_cpu.kernels.nbits_plans import FROM_ROWS as PIECES_FROM
 from seamline_cpu.kernels.nbits_turns import counters
 from seamline_cpu.vectors import REGISTER, Vectors
 
@@ -54,11 +54,7 @@ __all__ = ["Product", "padded_bias"]
 f4 = np.float32
 #: For 32-bit lanes in a register: groups of weights that tiles of 1, 2, ... rows take.
 _INT8_GROUPS = {16: (4, 4, 4, 2, 2, 2), 8: (4, 2, 1, 1, 1), 4: (2, 1, 1, 1)}
-_FLOAT_GROUPS = {
-    16: (4, 4, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2),
-    8: (2, 2, 1, 1, 1, 1),
-    4: (1, 1, 1, 1),
-}
+_FLOAT_GROUPS = {16: (4, 4, 2), 8: (2, 2, 1), 4: (1, 1, 1)}
 _BLOCK = 256 << 10  # bytes of activations that are multiplied before the next rows
 _SHARED_FROM = 1 << 17  # multiply-adds from which more threads pay: some 2 us of int8
 _TURNS = 16  # turns of each thread at the weights
@@ -124,8 +120,8 @@ class Product:
         many = (self.packed, source, kind, bias, out, self.threads)
         if self.variant == "amx" and len(x) >= from_rows(int8=self.int8):
             runs += by_tiles(*many, *self.tiles)
-        elif not self.int8 and len(x) >= PANELS_FROM[REGISTER[self.vectors]]:
-            runs += by_panels(*many, variant=self.vectors)
+        elif not self.int8 and len(x) >= PIECES_FROM:
+            runs += by_pieces(*many, variant=self.vectors)
         else:
             runs += self._multiplied(source, kind, bias, out)
         if out is not y:

@@ -32,23 +32,20 @@ def store_rows(
     """Add the bias to rows of sums, and store their first ``columns`` columns."""
     b, lanes = v.builder, v.lanes
     width = len(sums[0]) * lanes
-    added = [
-        [
-            b.fadd(x, v.load(x.type, v.add(bias, 4 * lanes * i), 4))
-            for i, x in enumerate(row)
-        ]
-        for row in sums
-    ]
     whole = b.icmp_signed(">=", columns, v.constant(I64, width))
     with b.if_else(whole) as (all_of_it, part_of_it):
         for branch, full in ((all_of_it, True), (part_of_it, False)):
             with branch:
                 line = y
-                for row in added:
+                for row in sums:
                     for i, x in enumerate(row):
-                        place = v.add(line, 4 * lanes * i)
+                        place, more = (
+                            v.add(start, 4 * lanes * i) for start in (line, bias)
+                        )
+                        left = v.add(columns, -lanes * i)
                         if full:
-                            v.store(x, place, 4)
+                            v.store(b.fadd(x, v.load(x.type, more, 4)), place, 4)
                         else:
-                            v.store_part(x, place, v.add(columns, -lanes * i))
+                            added = v.load_part(x.type, more, left)
+                            v.store_part(b.fadd(x, added), place, left)
                     line = v.add(line, pitch)

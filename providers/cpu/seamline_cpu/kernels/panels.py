@@ -6,6 +6,7 @@ A constant is packed once for a session; what changes is packed by a command, in
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 from seamline.provider import Array
 from seamline_cpu.atomics import floats
 from seamline_cpu.commands import Native, bind, command
+from seamline_cpu.huge_pages import huge
 from seamline_cpu.jit import jit
 from seamline_cpu.tiles import COLUMNS, copy_row
 
@@ -55,8 +57,9 @@ def packed_nbytes(b: Array) -> int:
 
 
 def empty_panels(shape: Sequence[int]) -> Array:
-    """Give room for the panels of a (K, N) matrix."""
-    return np.empty((-(-shape[1] // COLUMNS), shape[0], COLUMNS), f4)
+    """Give room for the panels of a (K, N) matrix; no vector lies on two cache lines."""
+    made = (-(-shape[1] // COLUMNS), shape[0], COLUMNS)
+    return huge(4 * math.prod(made)).view(f4).reshape(made)
 
 
 def pack_panels(b: Array) -> Array:

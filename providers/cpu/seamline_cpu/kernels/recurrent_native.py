@@ -18,7 +18,8 @@ from seamline.kernels import Call, Run
 from seamline_cpu.binding import copying, filling, in_order
 from seamline_cpu.commands import bind
 from seamline_cpu.kernels.few_rows import few_rows
-from seamline_cpu.kernels.packed_product import pack_panels, packed
+from seamline_cpu.kernels.packed_product import packed
+from seamline_cpu.kernels.panels import pack_panels
 from seamline_cpu.kernels.recurrent_fitting import within_steps
 from seamline_cpu.kernels.recurrent_steps import (
     ARGUMENTS,

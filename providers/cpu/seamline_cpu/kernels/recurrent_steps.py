@@ -18,7 +18,7 @@ from seamline_cpu.atomics import floats, longs
 from seamline_cpu.commands import command
 from seamline_cpu.jit import jit
 from seamline_cpu.kernels.float32_math import sigmoid, tanh
-from seamline_cpu.kernels.packed_product import pack_rows
+from seamline_cpu.kernels.stacked_product import pack_rows
 from seamline_cpu.tiles import COLUMNS, LANES, ROWS, dot_tile, tap_strip
 
 __all__ = [
