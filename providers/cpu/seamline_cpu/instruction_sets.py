@@ -24,7 +24,7 @@ __all__ = ["INT8", "Choice", "choose", "converts_half", "features", "lacking"]
 INT8 = ("avx512vnni", "avxvnni", "avx2", "portable")
 
 _NEEDED = {
-    "amx": ("amx-tile", "amx-bf16", "amx-int8", "avx512f", "avx512bw", "avx512vl"),
+    "amx": ("amx-tile", "amx-bf16", "avx512f", "avx512bw", "avx512vl"),
     "avx512vnni": ("avx512vnni", "avx512f", "avx512bw", "avx512vl"),
     "avxvnni": ("avxvnni", "avx2", "fma", "f16c"),
     "avx2": ("avx2", "fma", "f16c"),

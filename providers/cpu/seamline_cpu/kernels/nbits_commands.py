@@ -24,29 +24,25 @@ from seamline_cpu.kernels.nbits_layout import Form
 from seamline_cpu.kernels.nbits_turns import clear_turns, next_turn
 
 __all__ = [
-    "CONFIGURATION_AT",
     "SLOTS",
     "float_products",
     "gathered",
     "int8_products",
-    "int8_products_of",
     "narrowed",
     "quantised",
-    "quantising",
     "started",
     "widened",
 ]
 
 (_TURNS_AT, _PARTS, _M, _K, _A, _A_PITCH, _W, _ACROSS, _RECORD, _AFTER, _X, _X_PITCH, _X_OWN,
  _SCALE, _TOTAL, _S_PITCH, _S_OWN, _BLOCKS, _STEPS, _FACTOR, _BIAS, _Y, _Y_PITCH, _N, _GROUPS,
- _PER, _ROWS, _SCRATCH, _STRIDE, CONFIGURATION_AT) = range(30)  # fmt: skip
+ _PER, _ROWS) = range(27)  # fmt: skip
 #: Names of the arguments, in their order. Where ``x_own`` is not 0, each thread has quantised
-#: activations of its own, so many bytes after another's; the last three are of AMX.
+#: activations of its own, so many bytes after another's.
 SLOTS = (
     "turns_at", "parts", "m", "k", "a", "a_pitch", "w", "across", "record", "after", "x",
     "x_pitch", "x_own", "scale", "total", "s_pitch", "s_own", "blocks", "steps", "factor",
     "bias", "y", "y_pitch", "n", "groups", "per", "rows",
-    "scratch", "stride", "configuration",
 )  # fmt: skip
 
 
@@ -57,7 +53,7 @@ def started(a: Any, share: int, shares: int) -> None:
 
 
 @functools.cache
-def quantising(variant: str, kind: str, step: int, planes: int) -> Any:
+def _quantising(variant: str, kind: str, step: int, planes: int) -> Any:
     """Make the function that quantises steps ``at`` to ``end`` of all rows for a share."""
     quantise = quantiser(variant, kind, step, planes)
     size = 4 if kind == "float32" else 2
@@ -82,7 +78,7 @@ def quantising(variant: str, kind: str, step: int, planes: int) -> Any:
 @functools.cache
 def quantised(variant: str, kind: str, step: int, planes: int) -> Command:
     """Give the command that quantises activations and starts the turns anew."""
-    quantise = quantising(variant, kind, step, planes)
+    quantise = _quantising(variant, kind, step, planes)
 
     def run(a: Any, share: int, shares: int) -> None:
         clear_turns(a[_TURNS_AT], a[_PARTS])
@@ -111,14 +107,7 @@ def _unprepared(a: Any, share: int) -> None:
     """Begin with nothing."""
 
 
-@inlined
-def _unfinished() -> None:
-    """End with nothing."""
-
-
-def walked(
-    groups: int, panel: Any, begun: Any = _unprepared, ended: Any = _unfinished
-) -> Command:
+def _walked(groups: int, panel: Any, begun: Any = _unprepared) -> Command:
     """
     Give the command that does a panel of ``groups`` for each block of rows.
 
@@ -126,8 +115,8 @@ def walked(
     ----------
     panel
         Compiled: arguments, share, the first group, rows from and to.
-    begun, ended
-        Compiled: what each share does first, of arguments and share, and last.
+    begun
+        Compiled: what each share does first, of arguments and share.
     """
 
     def run(a: Any, share: int, shares: int) -> None:
@@ -142,25 +131,20 @@ def walked(
             for g in range(first, min(first + per, count), groups):
                 panel(a, share, min(g, count - groups), low, high)
             turn = next_turn(a[_TURNS_AT], share, shares, every)
-        ended()
 
     return command(run)
 
 
-def int8_products_of(
-    tile: Any, groups: int, rows: int, quantise: Any = None,
-    begun: Any = _unprepared, ended: Any = _unfinished,
-) -> Command:  # fmt: skip
+@functools.cache
+def int8_products(
+    variant: str, form: Form, rows: int, groups: int, kind: str | None = None
+) -> Command:
     """
-    Give the command that multiplies quantised activations by a tile, ``rows`` at a time.
+    Give the command that multiplies quantised activations, ``rows`` at a time.
 
-    Parameters
-    ----------
-    quantise
-        Of :func:`quantising`: each thread quantises all activations for itself first.
-    begun, ended
-        See :func:`walked`.
+    With the ``kind`` of activations each thread quantises all of them for itself first.
     """
+    tile = int8_tile(variant, form, rows, groups)
 
     @inlined
     def panel(a: Any, share: int, g: int, low: int, high: int) -> None:
@@ -172,32 +156,18 @@ def int8_products_of(
                 x + r * a[_X_PITCH], a[_X_PITCH], a[_SCALE] + own + r * a[_S_PITCH],
                 a[_TOTAL] + own + r * a[_S_PITCH], a[_S_PITCH], a[_BLOCKS], a[_STEPS],
                 a[_BIAS] + 64 * g, a[_Y] + r * a[_Y_PITCH] + 64 * g, a[_Y_PITCH],
-                a[_N] - 16 * g, a[_SCRATCH] + share * a[_STRIDE],
+                a[_N] - 16 * g,
             )  # fmt: skip
 
-    if quantise is None:
-        return walked(groups, panel, begun, ended)
+    if kind is None:
+        return _walked(groups, panel)
+    quantise = _quantising(variant, kind, form.step, form.planes)
 
     @inlined
-    def quantised_too(a: Any, share: int) -> None:
+    def begun(a: Any, share: int) -> None:
         quantise(a, share, 0, a[_M] * a[_BLOCKS] * a[_STEPS])
-        begun(a, share)
 
-    return walked(groups, panel, quantised_too, ended)
-
-
-@functools.cache
-def int8_products(
-    variant: str, form: Form, rows: int, groups: int, kind: str | None = None
-) -> Command:
-    """
-    Give the command that multiplies quantised activations, in vector code.
-
-    With the ``kind`` of activations each thread quantises all of them for itself first.
-    """
-    tile = int8_tile(variant, form, rows, groups)
-    own = None if kind is None else quantising(variant, kind, form.step, form.planes)
-    return int8_products_of(tile, groups, rows, own)
+    return _walked(groups, panel, begun)
 
 
 @functools.cache
@@ -216,7 +186,7 @@ def float_products(variant: str, form: Form, rows: int, groups: int) -> Command:
                 a[_N] - 16 * g,
             )  # fmt: skip
 
-    return walked(groups, panel)
+    return _walked(groups, panel)
 
 
 @command

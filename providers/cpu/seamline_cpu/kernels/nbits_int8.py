@@ -24,11 +24,11 @@ from seamline_cpu.kernels.nbits_layout import GROUP, Form
 from seamline_cpu.kernels.nbits_tiles import AHEAD, load_scales, parts_of, store_rows
 from seamline_cpu.vectors import F32, I8, I16, I32, Vectors, vector
 
-__all__ = ["Int8Tile", "Step", "emit", "int8_tile"]
+__all__ = ["emit", "int8_tile"]
 
 
 @attrs.frozen
-class Step:
+class _Step:
     """Addresses of a step's operands: codes by group, the others by row of activations."""
 
     codes: list[Any]
@@ -37,7 +37,7 @@ class Step:
     total: list[Any]
 
 
-class Int8Tile:
+class _Tile:
     """Emits ``rows`` of activations by ``groups`` of weights."""
 
     def __init__(self, v: Vectors, form: Form, groups: int) -> None:
@@ -46,7 +46,7 @@ class Int8Tile:
         self.words = vector(I32, v.lanes)
         self.in_words = v.has_byte_dot or form.bits == 8
 
-    def dots(self, step: Step, zeros: list[Any]) -> list[list[Any]]:
+    def dots(self, step: _Step, zeros: list[Any]) -> list[list[Any]]:
         """Give the sums of a step's products, by row and part, as int32."""
         if self.in_words:
             return self._products(step, self.starts(step, zeros))
@@ -59,7 +59,7 @@ class Int8Tile:
             for row in zip(starts, pairs, strict=True)
         ]
 
-    def _products(self, step: Step, sums: list[list[Any]]) -> list[list[Any]]:
+    def _products(self, step: _Step, sums: list[list[Any]]) -> list[list[Any]]:
         v, form, each = self.v, self.form, len(self.parts)
         for word in range(form.words):
             raw = [
@@ -67,7 +67,7 @@ class Int8Tile:
                 for g, lane in self.parts
             ]
             for plane in range(form.planes):
-                codes = [self.plane(x, plane) for x in raw]
+                codes = [self._plane(x, plane) for x in raw]
                 made = []
                 for q, row in zip(step.q, sums, strict=True):
                     at = v.add(q, 4 * (word * form.planes + plane))
@@ -81,7 +81,7 @@ class Int8Tile:
                 sums = [made[i : i + each] for i in range(0, len(made), each)]
         return sums
 
-    def plane(self, raw: Any, plane: int) -> Any:
+    def _plane(self, raw: Any, plane: int) -> Any:
         """Give the codes at one place of a word's bytes, a byte each."""
         b, bits = self.v.builder, self.form.bits
         if bits == 8:
@@ -96,7 +96,7 @@ class Int8Tile:
         pairs = self.v.byte_pairs(code, x)
         return pairs if total is None else self.v.builder.add(total, pairs)
 
-    def starts(self, step: Step, zeros: list[Any]) -> list[list[Any]]:
+    def starts(self, step: _Step, zeros: list[Any]) -> list[list[Any]]:
         """Give what products are added to: the zero points' share, where it is whole."""
         v, b = self.v, self.v.builder
         blank = v.constant(self.words, 0)
@@ -111,7 +111,7 @@ class Int8Tile:
         return [[b.mul(z, v.splat(x, v.lanes)) for z in words] for x in low]
 
     def scaled(
-        self, step: Step, dots: list[list[Any]], scales: list[Any], zeros: list[Any],
+        self, step: _Step, dots: list[list[Any]], scales: list[Any], zeros: list[Any],
         sums: list[Any],
     ) -> list[Any]:  # fmt: skip
         """Add a step's integers, scaled, to the float sums."""
@@ -152,22 +152,21 @@ def int8_tile(variant: str, form: Form, rows: int, groups: int) -> Any:
     bytes, where in it the scales are; quantised activations and the bytes between their
     rows; their scales, their sums times the zero point's factor, and the bytes between
     rows of both; blocks, and steps in a block; the bias, the output, the bytes between its
-    rows, and how many columns it has from here on; memory of the thread's own, which this
-    one has no need of.
+    rows, and how many columns it has from here on.
     """
     bits, depth, half, zero = form.bits, form.step, form.half, form.zero
 
     def tile(
         context: Any, w: Any, across: Any, record: Any, after: Any, q: Any, q_pitch: Any,
         scale: Any, total: Any, s_pitch: Any, blocks: Any, steps: Any, bias: Any, y: Any,
-        pitch: Any, columns: Any, scratch: Any,
+        pitch: Any, columns: Any,
     ) -> Any:  # fmt: skip
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             v = Vectors(builder, variant)
-            emit(v, Form(bits, depth, half, zero), rows, groups, args[:-1])
+            emit(v, Form(bits, depth, half, zero), rows, groups, args)
             return context.get_dummy_value()
 
-        return types.void(*[types.int64] * 16), generate
+        return types.void(*[types.int64] * 15), generate
 
     return native(tile)
 
@@ -176,7 +175,7 @@ def emit(v: Vectors, form: Form, rows: int, groups: int, args: Any) -> None:
     """Emit the code of :func:`int8_tile`'s intrinsic, from its arguments."""
     (w, across, record, after, q, q_pitch, scale, total, s_pitch, blocks, steps, bias, y,
      pitch, columns) = args  # fmt: skip
-    b, tile = v.builder, Int8Tile(v, form, groups)
+    b, tile = v.builder, _Tile(v, form, groups)
     streams = v.every(w, across, groups)
     inputs = v.every(q, q_pitch, rows)
     factors, totals = (v.every(x, s_pitch, rows) for x in (scale, total))
@@ -188,7 +187,7 @@ def emit(v: Vectors, form: Form, rows: int, groups: int, args: Any) -> None:
         def turn(j: Any, sums: list[Any]) -> list[Any]:
             number = b.add(b.mul(i, steps), j)
             four = v.times(number, 4)
-            step = Step(
+            step = _Step(
                 [v.add(place, v.times(j, 64 * form.words)) for place in codes],
                 [v.add(place, v.times(number, form.step)) for place in inputs],
                 [v.add(place, four) for place in factors],
