@@ -99,12 +99,12 @@ def emit_row_tile(
     sums = v.loop(turns, blank, turn)
     done, rest = b.mul(turns, many), b.srem(depth, many)
     sums = v.loop(rest, sums, lambda i, held: some(b.add(i, done), held, 1))
-    by_row = [sums[at : at + wide] for at in range(0, rows * wide, wide)]
-    _add_and_store(v, by_row, (given, given_pitch), (y, y_pitch), high, columns)
+    _add_and_store(v, sums, (given, given_pitch), (y, y_pitch), high, columns, wide)
 
 
-def _lines(v: Vectors, rows: int, start: Any, pitch: Any, high: Any) -> list[Any]:
-    """Give the rows' addresses; those past the last are the last's."""
+def _lines(v: Vectors, rows: int, matrix: tuple[Any, Any], high: Any) -> list[Any]:
+    """Give the addresses of rows, from a start and a pitch; past the last are the last's."""
+    start, pitch = matrix
     made = [start]
     for row in range(1, rows):
         there = v.builder.icmp_signed("<", v.constant(I64, row), high)
@@ -114,40 +114,41 @@ def _lines(v: Vectors, rows: int, start: Any, pitch: Any, high: Any) -> list[Any
 
 
 def _add_and_store(
-    v: Vectors, sums: list[list[Any]], given: Any, y: Any, high: Any, columns: Any
-) -> None:
+    v: Vectors, sums: list[Any], given: tuple[Any, Any], y: tuple[Any, Any], high: Any,
+    columns: Any, wide: int,
+) -> None:  # fmt: skip
     """
-    Add what is given to rows of sums, and store them.
+    Add what is given to sums, by row and register, and store them.
 
     At the end, as a core then waits for none of it: the next tile does not need it.
     """
-    b, line, lanes = v.builder, 4 * v.lanes, v.lanes
-    whole = b.icmp_signed(">=", columns, v.constant(I64, len(sums[0]) * lanes))
+    b, lanes, rows = v.builder, v.lanes, len(sums) // wide
+    kind, shifts = sums[0].type, [4 * lanes * part for part in range(wide)]
+    left = [v.add(columns, -lanes * part) for part in range(wide)]
+    whole = b.icmp_signed(">=", columns, v.constant(I64, wide * lanes))
     with b.if_else(whole) as (all_of_it, part_of_it):
         for branch, full in ((all_of_it, True), (part_of_it, False)):
             with branch:
-                made = []
-                for row, start in zip(
-                    sums, _lines(v, len(sums), *given, high), strict=True
-                ):
-                    for part, value in enumerate(row):
-                        place, left = (
-                            v.add(start, line * part),
-                            v.add(columns, -lanes * part),
-                        )
+                made = list(sums)
+                for row, start in enumerate(_lines(v, rows, given, high)):
+                    for part, shift in enumerate(shifts):
+                        at, place = row * wide + part, v.add(start, shift)
                         more = (
-                            v.load(value.type, place, 4)
+                            v.load(kind, place, 4)
                             if full
-                            else v.load_part(value.type, place, left)
+                            else v.load_part(kind, place, left[part])
                         )
-                        made.append((b.fadd(value, more), part, left))
+                        made[at] = b.fadd(made[at], more)
                 # From the last row up: what is not there goes to the last row's place,
                 # which then is written itself.
-                starts = _lines(v, len(sums), *y, high)
-                for i in reversed(range(len(made))):
-                    value, part, left = made[i]
-                    place = v.add(starts[i // len(sums[0])], line * part)
-                    if full:
-                        v.store(value, place, 4)
-                    else:
-                        v.store_part(value, place, left)
+                starts = _lines(v, rows, y, high)
+                for row in reversed(range(rows)):
+                    for part, shift in enumerate(shifts):
+                        value, place = (
+                            made[row * wide + part],
+                            v.add(starts[row], shift),
+                        )
+                        if full:
+                            v.store(value, place, 4)
+                        else:
+                            v.store_part(value, place, left[part])

@@ -26,8 +26,8 @@ from seamline_cpu.folds import copy_floats
 from seamline_cpu.huge_pages import huge
 from seamline_cpu.jit import jit
 from seamline_cpu.kernels.epilogues import PLAIN, Epilogue, finish_rows
-from seamline_cpu.kernels.nbits_turns import clear_turns, counters, next_turn
-from seamline_cpu.kernels.tile_turns import divided
+from seamline_cpu.kernels.nbits_turns import counters, next_turn
+from seamline_cpu.kernels.tile_turns import begun, divided
 from seamline_cpu.row_tiles import APART, WIDEST, height, row_tile
 from seamline_cpu.tiles import COLUMNS, LANES
 
@@ -43,7 +43,7 @@ _MOST = 512 // COLUMNS  # panels in a turn, for which rows are copied once
 _LINES = 16 * COLUMNS // 64  # lines of a panel in four of K
 _ZEROS = 4 * COLUMNS  # bytes that sums begin with
 _SHARED_FROM = 1 << 18  # multiply-adds from which more threads pay
-(_TURNS_AT, _PARTS, _A, _B, _Y, _M, _K, _N, _ACROSS, _LEFT, _STRIDE, _PER, _HEIGHT, _DEEP, _BIAS,
+(_TURNS_AT, _, _A, _B, _Y, _M, _K, _N, _ACROSS, _LEFT, _STRIDE, _PER, _HEIGHT, _DEEP, _BIAS,
  _FUNCTION, _NUMBERS, _MORE) = range(18)  # fmt: skip
 
 
@@ -60,12 +60,6 @@ def _finish(a: Any, row: int, rows: int, column: int, columns: int, block: int) 
         )  # fmt: skip
 
 
-@command
-def _begun(a: Any, share: int, shares: int) -> None:
-    """Start the turns anew."""
-    clear_turns(a[_TURNS_AT], a[_PARTS])
-
-
 @functools.cache
 def _products(rows: int, lines: int) -> Command:
     """Give the command whose tiles are so high, and ask for so many lines in a turn."""
@@ -74,13 +68,13 @@ def _products(rows: int, lines: int) -> Command:
     def run(a: Any, share: int, shares: int) -> None:
         m, depth, n, deep, per = a[_M], a[_K], a[_N], a[_DEEP], a[_PER]
         panels = (n + COLUMNS - 1) // COLUMNS
-        spans = (panels + per - 1) // per
-        every = spans * ((m + a[_HEIGHT] - 1) // a[_HEIGHT])
+        blocks = (m + a[_HEIGHT] - 1) // a[_HEIGHT]
+        every = blocks * ((panels + per - 1) // per)
         left = a[_LEFT] + share * a[_STRIDE]
         zeros = left + a[_STRIDE] - _ZEROS
         turn = next_turn(a[_TURNS_AT], share, shares, every)
         while turn >= 0:
-            begin, low = turn // spans * a[_HEIGHT], turn % spans * per
+            begin, low = turn % blocks * a[_HEIGHT], turn // blocks * per
             count, high = min(a[_HEIGHT], m - begin), min(low + per, panels)
             y = a[_Y] + 4 * begin * n
             for start in range(0, depth, deep):
@@ -129,4 +123,4 @@ def packed(
     # So many lines of a panel's piece are asked for by each of the tiles that it is for.
     lines = 1 if turns.high >= rows * _LINES else 4
     multiply = bind(_products(rows, lines), arguments, shares, keep=keep)
-    return in_order([bind(_begun, arguments, 1, keep=keep), multiply])
+    return in_order([bind(begun, arguments, 1, keep=keep), multiply])
