@@ -30,7 +30,6 @@ __all__ = [
     "int8_products",
     "narrowed",
     "quantised",
-    "started",
     "widened",
 ]
 
@@ -44,12 +43,6 @@ SLOTS = (
     "x_pitch", "x_own", "scale", "total", "s_pitch", "s_own", "blocks", "steps", "factor",
     "bias", "y", "y_pitch", "n", "groups", "per", "rows",
 )  # fmt: skip
-
-
-@command
-def started(a: Any, share: int, shares: int) -> None:
-    """Start the turns anew."""
-    clear_turns(a[_TURNS_AT], a[_PARTS])
 
 
 @functools.cache

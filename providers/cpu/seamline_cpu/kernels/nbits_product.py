@@ -26,7 +26,6 @@ from seamline_cpu.kernels.nbits_commands import (
     int8_products,
     narrowed,
     quantised,
-    started,
     widened,
 )
 from seamline_cpu.kernels.nbits_layout import GROUP, Packed
@@ -38,6 +37,7 @@ from seamline_cpu.kernels.nbits_many import (
 )
 from seamline_cpu.kernels.nbits_plans import FROM_ROWS as PIECES_FROM
 from seamline_cpu.kernels.nbits_turns import counters
+from seamline_cpu.kernels.tile_turns import begun
 from seamline_cpu.vectors import REGISTER
 
 __all__ = ["Product", "padded_bias"]
@@ -135,9 +135,7 @@ class Product:
         else:
             own = few == 1
             first = (
-                started
-                if own
-                else quantised(self.vectors, kind, form.step, form.planes)
+                begun if own else quantised(self.vectors, kind, form.step, form.planes)
             )
             kept = _quantised_room(a, m, packed, shares if own else 1)
             own_kind = kind if own else None
