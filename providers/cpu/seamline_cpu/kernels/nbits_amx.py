@@ -174,7 +174,7 @@ def _products(
     def run(a: Any, share: int, shares: int) -> None:
         count, depth, per, high = a[_GROUPS], a[_DEPTH], a[_PER], a[_HIGH]
         pairs, tall = (count + 1) // 2, (a[_M] + GROUP - 1) // GROUP
-        spans, size = (pairs + per - 1) // per, (high + 1) // 2 * SUMS
+        spans, size = (pairs + per - 1) // per, high // 2 * SUMS
         every = spans * ((tall + high - 1) // high)
         w = a[_SCRATCH] + share * a[_STRIDE]
         sums = w + a[_STRIDE] - per * size
@@ -197,13 +197,14 @@ def _products(
 
 
 def by_tiles(
-    packed: Packed, x: Array, kind: str, bias: Array, y: Array, threads: int,
-    variant: str = "amx", tiles: Callable[[Vectors], Tiles] = Tiles, *, piece: int = PIECE,
+    packed: Packed, x: Array, kind: str, bias: Array, y: Array, threads: int, *,
+    variant: str = "amx", tiles: Callable[[Vectors], Tiles] = Tiles, piece: int = PIECE,
 ) -> list[Run]:  # fmt: skip
     """
     Bind a product in bfloat16.
 
     ``variant`` and ``tiles`` emit the code; others than AMX's own can stand in for it.
+    ``piece`` is how many tiles of K are unpacked at once.
     """
     (m, k), form = x.shape, packed.form
     depth, tall = -(-packed.depth // DEEP), -(-m // GROUP)
@@ -212,7 +213,7 @@ def by_tiles(
     per = min(_MOST, max(1, pairs * -(-tall // high) // (_TURNS * threads)))
     held = np.zeros(tall * depth * TILE + 64, np.uint8)
     stride = piece * (PAIR + DEEP // form.step * turned_nbytes(form))
-    stride = -(-stride // 64) * 64 + per * (high + 1) // 2 * SUMS
+    stride = -(-stride // 64) * 64 + per * (high // 2) * SUMS
     scratch, (turns, turns_at) = (
         np.zeros(threads * stride + 64, np.uint8),
         counters(threads),
