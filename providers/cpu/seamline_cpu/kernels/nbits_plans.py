@@ -34,7 +34,7 @@ class Pieces:
     wide
         Registers of columns in a tile of unpacked weights.
     piece
-        Floats of K: a panel's piece takes half of a first cache.
+        Floats of K: a panel's piece takes half of a first cache, or two thirds.
     high
         Rows in a turn: their piece takes part of a second cache.
     most
