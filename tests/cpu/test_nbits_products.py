@@ -16,6 +16,7 @@ from tests.cpu.test_vectors import assembly
 from seamline_cpu.instruction_sets import lacking
 from seamline_cpu.kernels import nbits_int8
 from seamline_cpu.kernels.nbits_choice import VARIANTS, choice, is_int8
+from seamline_cpu.kernels.nbits_held import emit_held
 from seamline_cpu.kernels.nbits_layout import Form, Source, pack
 from seamline_cpu.kernels.nbits_many import by_pieces
 from seamline_cpu.kernels.nbits_plans import Plan, pieces_of, plan
@@ -335,3 +336,19 @@ def test_a_tile_with_vnni_is_dots_of_bytes_and_calls_nothing(
     text = assembly(variant, cpu, emit, 15)
     assert text.count("vpdpbusd") == dots  # 8 for each row and register of weights
     assert "call" not in text
+
+
+@pytest.mark.parametrize(("rows", "groups"), [(26, 1), (16, 1), (8, 2)])
+def test_weights_of_many_rows_are_found_once_and_stay_in_registers(rows, groups):
+    def emit(v, *arguments):
+        emit_held(v, Form(4, 32, False, MIDDLE), rows, groups, 1088, arguments)
+
+    lines = assembly("avx512vnni", "sapphirerapids", emit, 13).splitlines()
+    multiply = [i for i, line in enumerate(lines) if "vfmadd" in line]
+    # A word holds eight codes; each is looked up for all rows at once.
+    assert len(multiply) == 8 * rows * groups
+    found = [line for line in lines if "vperm" in line]
+    assert len(found) == 8 * groups
+    loop = lines[multiply[0] : multiply[-1]]
+    assert not [line for line in loop if "%rsp" in line]
+    assert "call" not in "".join(lines)

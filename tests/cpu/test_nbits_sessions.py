@@ -118,6 +118,16 @@ def test_the_claim_names_the_variant_and_why():
     assert said["not_capturable"] is None
 
 
+def test_the_claim_of_float32_products_names_their_tiles_and_pieces():
+    made, _ = model(0)
+    pipeline = opened(made, int4_variant="portable")
+    pipeline.run({"x": rows_of(1)})
+    because = pipeline.explain().data["plan"]["nodes"]["first"]["because"]
+    assert "float32" in because
+    assert "below 4 rows" in because
+    assert "pieces of 256 of K by 16 columns, for tiles of 3 rows" in because
+
+
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_forced_variant_runs_or_is_refused_with_its_reason(variant):
     made, matrix = model(4)

@@ -50,11 +50,10 @@ class Tiles:
         """Clear a tile."""
         self._call("tilezero", tile)
 
-    def load(self, tile: int, address: Any, pitch: Any = _ROW) -> None:
-        """Load a tile whose rows lie ``pitch`` bytes apart, a number or an int64 value."""
+    def load(self, tile: int, address: Any, pitch: int = _ROW) -> None:
+        """Load a tile whose rows lie ``pitch`` bytes apart."""
         where = self.v.pointer(address, I8)
-        apart = ir.Constant(I64, pitch) if isinstance(pitch, int) else pitch
-        self._call("tileloadd64", tile, where, apart)
+        self._call("tileloadd64", tile, where, ir.Constant(I64, pitch))
 
     def store(self, tile: int, address: Any, pitch: int = _ROW) -> None:
         """Store a tile."""
@@ -64,7 +63,3 @@ class Tiles:
     def multiply(self, sums: int, a: int, b: int) -> None:
         """Add the product of two bfloat16 tiles to a float32 tile."""
         self._call("tdpbf16ps", sums, a, b)
-
-    def multiply_bytes(self, sums: int, a: int, b: int) -> None:
-        """Add the product of a tile of signed and one of unsigned bytes to an int32 tile."""
-        self._call("tdpbsud", sums, a, b)

@@ -27,7 +27,7 @@ WIDEST = "avx512vnni" if LANES == 16 else "avx2"
 APART = 16  #: floats between rows beside K, so that they are in different cache sets
 #: By 32-bit lanes in a register: heights of tiles two registers wide (four where registers
 #: are of four lanes), and the time of a row in each beside the best.
-HEIGHTS = {16: {8: 1.02, 13: 1.0, 14: 1.0}, 8: {4: 1.04, 6: 1.0}, 4: {3: 1.0}}
+HEIGHTS = {16: {8: 1.0, 11: 1.02, 13: 1.02}, 8: {4: 1.04, 6: 1.0}, 4: {3: 1.0}}
 
 _UNROLLED = 4  # of K in a turn of the loop
 _LINE = 64
@@ -47,7 +47,7 @@ def row_tile(variant: str, rows: int, wide: int, pitch: int, lines: int = 0) -> 
     that is multiplied next, to the second cache.
 
     Its arguments are int64: the left rows, ``pitch`` bytes apart; the right matrix, (depth,
-    columns of the tile); the depth; what sums begin with, and the bytes
+    columns of the tile); the depth; what is added to the sums, and the bytes
     between its rows, or 0 for one row that serves all; the output, and the bytes between its
     rows; how many of its rows there are from here on, at least one, and how many columns;
     what is asked for, from where on.
@@ -72,8 +72,7 @@ def emit_row_tile(
     """Emit a tile; see :func:`row_tile`."""
     left, right, depth, given, given_pitch, y, y_pitch, high, columns, ahead = args
     b, kind, line = v.builder, vector(F32, v.lanes), 4 * v.lanes
-    whole = b.icmp_signed(">=", columns, v.constant(I64, wide * v.lanes))
-    begun = _begun(v, rows, wide, whole, given, given_pitch, high, columns)
+    blank = [v.constant(kind, 0.0)] * (rows * wide)
 
     def some(i: Any, sums: list[Any], count: int) -> list[Any]:
         sums = list(sums)
@@ -97,14 +96,15 @@ def emit_row_tile(
             v.prefetch(v.add(ahead, v.times(i, _LINE * lines), _LINE * number), level=2)
         return some(i, sums, _UNROLLED)
 
-    sums = v.loop(turns, begun, turn)
+    sums = v.loop(turns, blank, turn)
     done, rest = b.mul(turns, many), b.srem(depth, many)
     sums = v.loop(rest, sums, lambda i, held: some(b.add(i, done), held, 1))
-    _store(v, rows, wide, whole, sums, y, y_pitch, high, columns)
+    _add_and_store(v, sums, (given, given_pitch), (y, y_pitch), high, columns, wide)
 
 
-def _lines(v: Vectors, rows: int, start: Any, pitch: Any, high: Any) -> list[Any]:
-    """Give the rows' addresses; those past the last are the last's."""
+def _lines(v: Vectors, rows: int, matrix: tuple[Any, Any], high: Any) -> list[Any]:
+    """Give the addresses of rows, from a start and a pitch; past the last are the last's."""
+    start, pitch = matrix
     made = [start]
     for row in range(1, rows):
         there = v.builder.icmp_signed("<", v.constant(I64, row), high)
@@ -113,49 +113,42 @@ def _lines(v: Vectors, rows: int, start: Any, pitch: Any, high: Any) -> list[Any
     return made
 
 
-def _begun(
-    v: Vectors, rows: int, wide: int, whole: Any, given: Any, pitch: Any, high: Any,
-    columns: Any,
-) -> list[Any]:  # fmt: skip
-    """Load what the sums begin with."""
-    b, kind, line = v.builder, vector(F32, v.lanes), 4 * v.lanes
-    ways = []
-    with b.if_else(whole) as (all_of_it, part_of_it):
-        for branch, full in ((all_of_it, True), (part_of_it, False)):
-            with branch:
-                made = []
-                for place in _lines(v, rows, given, pitch, high):
-                    for part in range(wide):
-                        at = v.add(place, line * part)
-                        left = v.add(columns, -v.lanes * part)
-                        made.append(
-                            v.load(kind, at, 4) if full else v.load_part(kind, at, left)
-                        )
-                ways.append((made, b.block))
-    begun = []
-    for values in zip(*[made for made, _ in ways], strict=True):
-        begun.append(b.phi(kind))
-        for value, (_, block) in zip(values, ways, strict=True):
-            begun[-1].add_incoming(value, block)
-    return begun
-
-
-def _store(
-    v: Vectors, rows: int, wide: int, whole: Any, sums: list[Any], y: Any, pitch: Any,
-    high: Any, columns: Any,
+def _add_and_store(
+    v: Vectors, sums: list[Any], given: tuple[Any, Any], y: tuple[Any, Any], high: Any,
+    columns: Any, wide: int,
 ) -> None:  # fmt: skip
-    # From the last row up: rows that are not there go to the last one's place, and then
-    # it is written itself.
-    b, line = v.builder, 4 * v.lanes
+    """
+    Add what is given to sums, by row and register, and store them.
+
+    At the end, as a core then waits for none of it: the next tile does not need it.
+    """
+    b, lanes, rows = v.builder, v.lanes, len(sums) // wide
+    kind, shifts = sums[0].type, [4 * lanes * part for part in range(wide)]
+    left = [v.add(columns, -lanes * part) for part in range(wide)]
+    whole = b.icmp_signed(">=", columns, v.constant(I64, wide * lanes))
     with b.if_else(whole) as (all_of_it, part_of_it):
         for branch, full in ((all_of_it, True), (part_of_it, False)):
             with branch:
-                lines = _lines(v, rows, y, pitch, high)
+                made = list(sums)
+                for row, start in enumerate(_lines(v, rows, given, high)):
+                    for part, shift in enumerate(shifts):
+                        at, place = row * wide + part, v.add(start, shift)
+                        more = (
+                            v.load(kind, place, 4)
+                            if full
+                            else v.load_part(kind, place, left[part])
+                        )
+                        made[at] = b.fadd(made[at], more)
+                # From the last row up: what is not there goes to the last row's place,
+                # which then is written itself.
+                starts = _lines(v, rows, y, high)
                 for row in reversed(range(rows)):
-                    for part in range(wide):
-                        value = sums[row * wide + part]
-                        at = v.add(lines[row], line * part)
+                    for part, shift in enumerate(shifts):
+                        value, place = (
+                            made[row * wide + part],
+                            v.add(starts[row], shift),
+                        )
                         if full:
-                            v.store(value, at, 4)
+                            v.store(value, place, 4)
                         else:
-                            v.store_part(value, at, v.add(columns, -v.lanes * part))
+                            v.store_part(value, place, left[part])

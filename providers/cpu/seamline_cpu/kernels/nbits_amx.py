@@ -3,10 +3,9 @@ Rows of activations times packed weights, in bfloat16 tiles of AMX.
 
 Both sides are rounded to bfloat16 and summed in float32: less exact than float32, more so
 than activations of 8 bits. A turn is some pairs of groups of weights and a block of rows. It
-goes along K by pieces: each pair's piece is unpacked once for all rows of the block and stays
-in the core's first cache, activations of the piece serve all pairs from the second, and sums
-wait in a buffer. Unpacking is the limit for fewer than about 64 rows; below
-:data:`FROM_ROWS` the other kernels are quicker.
+goes along K by pieces: each pair's piece is unpacked once for all rows of the block,
+activations of the piece serve all pairs from the core's second cache, and sums wait in a
+buffer. Unpacking is the limit for few rows; below :func:`from_rows` other kernels are quicker.
 """
 
 from __future__ import annotations
@@ -42,10 +41,9 @@ from seamline_cpu.kernels.nbits_many import fill, weights_of
 from seamline_cpu.kernels.nbits_turns import clear_turns, counters, next_turn
 from seamline_cpu.vectors import Vectors
 
-__all__ = ["FROM_ROWS", "PIECE", "by_tiles", "tiled"]
+__all__ = ["PIECE", "by_tiles", "from_rows", "tiled"]
 
 f4 = np.float32
-FROM_ROWS = 17  #: rows from which tiles pay
 PIECE = 32  #: tiles of K whose weights are unpacked at once: 64 KiB
 _BLOCK = 16  # tiles of rows to a block
 _MOST = 8  # pairs of groups to a turn: their sums are 256 KiB
@@ -58,6 +56,11 @@ _SLOTS = (
     "after", "blocks", "steps", "bias", "y", "n", "groups", "scratch", "stride", "piece",
     "per", "high", "configuration",
 )  # fmt: skip
+
+
+def from_rows(*, int8: bool) -> int:
+    """Give the rows from which these tiles pay, over 8-bit or over float32 activations."""
+    return 32 if int8 else 8
 
 
 @inlined
@@ -171,7 +174,7 @@ def _products(
     def run(a: Any, share: int, shares: int) -> None:
         count, depth, per, high = a[_GROUPS], a[_DEPTH], a[_PER], a[_HIGH]
         pairs, tall = (count + 1) // 2, (a[_M] + GROUP - 1) // GROUP
-        spans, size = (pairs + per - 1) // per, (high + 1) // 2 * SUMS
+        spans, size = (pairs + per - 1) // per, high // 2 * SUMS
         every = spans * ((tall + high - 1) // high)
         w = a[_SCRATCH] + share * a[_STRIDE]
         sums = w + a[_STRIDE] - per * size
@@ -194,13 +197,14 @@ def _products(
 
 
 def by_tiles(
-    packed: Packed, x: Array, kind: str, bias: Array, y: Array, threads: int,
-    variant: str = "amx", tiles: Callable[[Vectors], Tiles] = Tiles, *, piece: int = PIECE,
+    packed: Packed, x: Array, kind: str, bias: Array, y: Array, threads: int, *,
+    variant: str = "amx", tiles: Callable[[Vectors], Tiles] = Tiles, piece: int = PIECE,
 ) -> list[Run]:  # fmt: skip
     """
     Bind a product in bfloat16.
 
     ``variant`` and ``tiles`` emit the code; others than AMX's own can stand in for it.
+    ``piece`` is how many tiles of K are unpacked at once.
     """
     (m, k), form = x.shape, packed.form
     depth, tall = -(-packed.depth // DEEP), -(-m // GROUP)
@@ -209,7 +213,7 @@ def by_tiles(
     per = min(_MOST, max(1, pairs * -(-tall // high) // (_TURNS * threads)))
     held = np.zeros(tall * depth * TILE + 64, np.uint8)
     stride = piece * (PAIR + DEEP // form.step * turned_nbytes(form))
-    stride = -(-stride // 64) * 64 + per * (high + 1) // 2 * SUMS
+    stride = -(-stride // 64) * 64 + per * (high // 2) * SUMS
     scratch, (turns, turns_at) = (
         np.zeros(threads * stride + 64, np.uint8),
         counters(threads),

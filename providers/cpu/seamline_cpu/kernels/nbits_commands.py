@@ -30,9 +30,6 @@ __all__ = [
     "int8_products",
     "narrowed",
     "quantised",
-    "quantising",
-    "started",
-    "walked",
     "widened",
 ]
 
@@ -40,23 +37,16 @@ __all__ = [
  _SCALE, _TOTAL, _S_PITCH, _S_OWN, _BLOCKS, _STEPS, _FACTOR, _BIAS, _Y, _Y_PITCH, _N, _GROUPS,
  _PER, _ROWS) = range(27)  # fmt: skip
 #: Names of the arguments, in their order. Where ``x_own`` is not 0, each thread has quantised
-#: activations of its own, so many bytes after another's; the last three are of AMX.
+#: activations of its own, so many bytes after another's.
 SLOTS = (
     "turns_at", "parts", "m", "k", "a", "a_pitch", "w", "across", "record", "after", "x",
     "x_pitch", "x_own", "scale", "total", "s_pitch", "s_own", "blocks", "steps", "factor",
     "bias", "y", "y_pitch", "n", "groups", "per", "rows",
-    "scratch", "stride", "configuration",
 )  # fmt: skip
 
 
-@command
-def started(a: Any, share: int, shares: int) -> None:
-    """Start the turns anew."""
-    clear_turns(a[_TURNS_AT], a[_PARTS])
-
-
 @functools.cache
-def quantising(variant: str, kind: str, step: int, planes: int) -> Any:
+def _quantising(variant: str, kind: str, step: int, planes: int) -> Any:
     """Make the function that quantises steps ``at`` to ``end`` of all rows for a share."""
     quantise = quantiser(variant, kind, step, planes)
     size = 4 if kind == "float32" else 2
@@ -81,7 +71,7 @@ def quantising(variant: str, kind: str, step: int, planes: int) -> Any:
 @functools.cache
 def quantised(variant: str, kind: str, step: int, planes: int) -> Command:
     """Give the command that quantises activations and starts the turns anew."""
-    quantise = quantising(variant, kind, step, planes)
+    quantise = _quantising(variant, kind, step, planes)
 
     def run(a: Any, share: int, shares: int) -> None:
         clear_turns(a[_TURNS_AT], a[_PARTS])
@@ -110,14 +100,7 @@ def _unprepared(a: Any, share: int) -> None:
     """Begin with nothing."""
 
 
-@inlined
-def _unfinished() -> None:
-    """End with nothing."""
-
-
-def walked(
-    groups: int, panel: Any, begun: Any = _unprepared, ended: Any = _unfinished
-) -> Command:
+def _walked(groups: int, panel: Any, begun: Any = _unprepared) -> Command:
     """
     Give the command that does a panel of ``groups`` for each block of rows.
 
@@ -125,8 +108,8 @@ def walked(
     ----------
     panel
         Compiled: arguments, share, the first group, rows from and to.
-    begun, ended
-        Compiled: what each share does first, of arguments and share, and last.
+    begun
+        Compiled: what each share does first, of arguments and share.
     """
 
     def run(a: Any, share: int, shares: int) -> None:
@@ -141,7 +124,6 @@ def walked(
             for g in range(first, min(first + per, count), groups):
                 panel(a, share, min(g, count - groups), low, high)
             turn = next_turn(a[_TURNS_AT], share, shares, every)
-        ended()
 
     return command(run)
 
@@ -171,14 +153,14 @@ def int8_products(
             )  # fmt: skip
 
     if kind is None:
-        return walked(groups, panel)
-    quantise = quantising(variant, kind, form.step, form.planes)
+        return _walked(groups, panel)
+    quantise = _quantising(variant, kind, form.step, form.planes)
 
     @inlined
     def begun(a: Any, share: int) -> None:
         quantise(a, share, 0, a[_M] * a[_BLOCKS] * a[_STEPS])
 
-    return walked(groups, panel, begun)
+    return _walked(groups, panel, begun)
 
 
 @functools.cache
@@ -197,7 +179,7 @@ def float_products(variant: str, form: Form, rows: int, groups: int) -> Command:
                 a[_N] - 16 * g,
             )  # fmt: skip
 
-    return walked(groups, panel)
+    return _walked(groups, panel)
 
 
 @command

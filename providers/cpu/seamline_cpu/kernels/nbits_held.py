@@ -13,23 +13,23 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from seamline_cpu.atomics import fetch_add
 from seamline_cpu.commands import Command, command
 from seamline_cpu.ir import types
 from seamline_cpu.jit import native
 from seamline_cpu.kernels.nbits_float import Weights
 from seamline_cpu.kernels.nbits_layout import GROUP, Form
-from seamline_cpu.kernels.nbits_pieces import PIECE_SLOTS
+from seamline_cpu.kernels.nbits_pieces import PIECE_SLOTS, copier
 from seamline_cpu.kernels.nbits_tiles import AHEAD, parts_of, store_rows
+from seamline_cpu.kernels.nbits_turns import next_turn
 from seamline_cpu.row_tiles import APART
 from seamline_cpu.vectors import F32, Vectors
 
 __all__ = ["emit_held", "held_products"]
 
-(_NEXT_AT, _X, _X_ROWS, _W, _ACROSS, _RECORD, _AFTER, _BLOCKS, _BLOCK, _STEPS, _BIAS, _Y, _N,
- _GROUPS, _PER) = (PIECE_SLOTS.index(name) for name in (
-    "next_at", "x", "x_rows", "w", "across", "record", "after", "blocks", "block", "steps",
-    "bias", "y", "n", "groups", "per"))  # fmt: skip
+(_TURNS_AT, _DEPTH, _W, _ACROSS, _RECORD, _AFTER, _BLOCKS, _BLOCK, _STEPS, _BIAS, _Y, _N,
+ _GROUPS, _PER, _SCRATCH, _STRIDE) = (PIECE_SLOTS.index(name) for name in (
+    "turns_at", "depth", "w", "across", "record", "after", "blocks", "block", "steps", "bias",
+    "y", "n", "groups", "per", "scratch", "stride"))  # fmt: skip
 
 
 def _held_tile(variant: str, form: Form, rows: int, groups: int, pitch: int) -> Any:
@@ -130,26 +130,28 @@ def _multiplied(
 
 @functools.cache
 def held_products(
-    variant: str, form: Form, piece: int, rows: int, columns: int
+    variant: str, form: Form, kind: str, piece: int, rows: int, columns: int
 ) -> Command:
-    """Give the command that multiplies ``rows`` rows in pieces by weights in registers."""
+    """Give the command that multiplies ``rows`` rows by weights in registers."""
     groups, pitch = columns // GROUP, 4 * (piece + APART)
     tile = _held_tile(variant, form, rows, groups, pitch)
+    copy = copier(variant, kind, piece)
 
     def run(a: Any, share: int, shares: int) -> None:
         n, count, per = a[_N], a[_GROUPS], a[_PER] * groups
-        turns = (count + per - 1) // per
-        while True:
-            turn = fetch_add(a[_NEXT_AT], 1)
-            if turn >= turns:
-                return
+        turns, x = (count + per - 1) // per, a[_SCRATCH] + share * a[_STRIDE]
+        for start in range(0, a[_DEPTH], piece):
+            copy(a, 0, rows, start, x + start // piece * rows * pitch)
+        turn = next_turn(a[_TURNS_AT], share, shares, turns)
+        while turn >= 0:
             for g in range(turn * per, min((turn + 1) * per, count), groups):
                 # A group that is not there is the one before: its columns are not either.
                 across = a[_ACROSS] if g + groups <= count else 0
                 tile(
-                    a[_W] + g * a[_ACROSS], across, a[_RECORD], a[_AFTER], a[_X],
-                    a[_X_ROWS] * pitch, piece // a[_BLOCK], a[_BLOCKS], a[_STEPS],
+                    a[_W] + g * a[_ACROSS], across, a[_RECORD], a[_AFTER], x,
+                    rows * pitch, piece // a[_BLOCK], a[_BLOCKS], a[_STEPS],
                     a[_BIAS] + 4 * GROUP * g, a[_Y] + 4 * GROUP * g, 4 * n, n - GROUP * g,
                 )  # fmt: skip
+            turn = next_turn(a[_TURNS_AT], share, shares, turns)
 
     return command(run)

@@ -10,8 +10,10 @@ from seamline_cpu.commands import bind
 from seamline_cpu.huge_pages import huge
 from seamline_cpu.kernels.nbits_held import held_products
 from seamline_cpu.kernels.nbits_layout import GROUP, Packed
-from seamline_cpu.kernels.nbits_pieces import PIECE_SLOTS, in_pieces, unpacked_products
+from seamline_cpu.kernels.nbits_pieces import PIECE_SLOTS, unpacked_products
 from seamline_cpu.kernels.nbits_plans import Plan, plan
+from seamline_cpu.kernels.nbits_turns import counters
+from seamline_cpu.kernels.tile_turns import begun
 from seamline_cpu.row_tiles import APART
 
 __all__ = ["by_pieces", "fill", "room", "weights_of"]
@@ -49,22 +51,20 @@ def by_pieces(
     m, k = x.shape
     shares = threads if m * k * packed.n >= _SHARED_FROM else 1
     how = planned or plan(variant, m, packed.n, packed.block, shares)
-    pieces, tall = -(-packed.depth // how.piece), -(-m // how.rows) * how.rows
-    # Rows that fill up the last tile are never written: zeros, as the memory is new.
-    held = huge(pieces * tall * (how.piece + APART) * 4)
-    # A cache line apart, or threads would write to each other's.
-    stride = 4 * how.piece * how.columns + 64 if how.unpacked else 0
+    # Each thread's rows and, in front of them, weights; a cache line apart from the next's.
+    pitch, pieces = 4 * (how.piece + APART), -(-packed.depth // how.piece)
+    weights = 4 * how.piece * how.columns if how.unpacked else 0
+    rows = how.high if how.unpacked else pieces * m
+    stride = weights + rows * pitch + 64
     scratch = huge(shares * stride)
-    a = np.zeros(len(PIECE_SLOTS), np.int64)
+    a, (turns, turns_at) = np.zeros(len(PIECE_SLOTS), np.int64), counters(shares)
     fill(
-        a, PIECE_SLOTS, next_at=a.ctypes.data + 8 * PIECE_SLOTS.index("next"), m=m, k=k,
-        a=x.ctypes.data, a_pitch=x.strides[0], x=held.ctypes.data, x_rows=tall,
-        depth=packed.depth, block=packed.block, bias=bias.ctypes.data, y=y.ctypes.data,
-        per=how.per, high=how.high, scratch=scratch.ctypes.data, stride=stride,
-        **weights_of(packed),
+        a, PIECE_SLOTS, turns_at=turns_at, parts=shares, m=m, k=k, a=x.ctypes.data,
+        a_pitch=x.strides[0], depth=packed.depth, block=packed.block, bias=bias.ctypes.data,
+        y=y.ctypes.data, per=how.per, high=how.high, scratch=scratch.ctypes.data,
+        stride=stride, **weights_of(packed),
     )  # fmt: skip
-    keep = (x, bias, y, packed, held, scratch)
     products = unpacked_products if how.unpacked else held_products
-    multiply = products(variant, packed.form, how.piece, how.rows, how.columns)
-    commands = (in_pieces(variant, kind, how.piece), multiply)
-    return [bind(command, a, shares, keep=keep) for command in commands]
+    multiply = products(variant, packed.form, kind, how.piece, how.rows, how.columns)
+    keep = (x, bias, y, packed, scratch, turns)
+    return [bind(begun, a, 1, keep=keep), bind(multiply, a, shares, keep=keep)]

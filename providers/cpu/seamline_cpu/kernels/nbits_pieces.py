@@ -1,14 +1,15 @@
 """
-Some rows and more of float32 activations times packed weights: unpack, use for all rows.
+Many rows of float32 activations times packed weights: unpack a piece, use it for all rows.
 
-K is cut into pieces. Activations are copied so that a piece of all rows lies together, each
-row a constant number of bytes from the next (:mod:`seamline_cpu.row_tiles`). A thread takes
-a few panels of weights, of the columns of a register tile, and a block of rows. For each
-piece of K it unpacks a panel's piece, which fits into a core's first cache beside the rows
-of a tile, and multiplies every tile of rows by it at once, while the rows' piece stays in
-the second cache for all the panels. So weights are unpacked once for a block of rows, and
-at no time is more than a piece of one panel unpacked for each thread. What the sums of a
-tile come to after a piece is kept in the output; they begin with the bias.
+K is cut into pieces. A thread takes a few panels of weights, of the columns of a register
+tile, and a block of rows. For each piece of K it copies the rows to where each is a constant
+number of bytes from the next (:mod:`seamline_cpu.row_tiles`): they stay in its second cache
+for all the panels. Each thread does so for itself, which takes less than it does to fetch
+what another core has written. It unpacks a panel's piece, which fits into the first cache
+beside the rows of a tile, and multiplies every tile of rows by it at once. So weights are
+unpacked once for a block of rows, and at no time is more than a piece of one panel unpacked
+for each thread. What the sums of a tile come to after a piece is kept in the output; they
+begin with the bias.
 """
 
 from __future__ import annotations
@@ -16,27 +17,26 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from seamline_cpu.atomics import fetch_add
 from seamline_cpu.commands import Command, command
 from seamline_cpu.ir import types
-from seamline_cpu.jit import native
+from seamline_cpu.jit import inlined, native
 from seamline_cpu.kernels.nbits_activations import widener
 from seamline_cpu.kernels.nbits_float import Weights
 from seamline_cpu.kernels.nbits_layout import GROUP, Form
 from seamline_cpu.kernels.nbits_tiles import AHEAD, parts_of
+from seamline_cpu.kernels.nbits_turns import next_turn
 from seamline_cpu.row_tiles import APART, row_tile
 from seamline_cpu.vectors import REGISTER, Vectors
 
-__all__ = ["PIECE_SLOTS", "in_pieces", "unpacked_products", "unpacker"]
+__all__ = ["PIECE_SLOTS", "copier", "emit_unpacking", "unpacked_products", "unpacker"]
 
-(_NEXT_AT, _NEXT, _M, _K, _A, _A_PITCH, _X, _X_ROWS, _DEPTH, _W, _ACROSS, _RECORD, _AFTER,
- _BLOCKS, _BLOCK, _STEPS, _BIAS, _Y, _N, _GROUPS, _PER, _HIGH, _SCRATCH,
- _STRIDE) = range(24)  # fmt: skip
+(_TURNS_AT, _, _M, _K, _A, _A_PITCH, _DEPTH, _W, _ACROSS, _RECORD, _AFTER, _, _BLOCK, _STEPS,
+ _BIAS, _Y, _N, _GROUPS, _PER, _HIGH, _SCRATCH, _STRIDE) = range(22)  # fmt: skip
 #: Names of the arguments, in their order.
 PIECE_SLOTS = (
-    "next_at", "next", "m", "k", "a", "a_pitch", "x", "x_rows", "depth", "w", "across",
-    "record", "after", "blocks", "block", "steps", "bias", "y", "n", "groups", "per", "high",
-    "scratch", "stride",
+    "turns_at", "parts", "m", "k", "a", "a_pitch", "depth", "w", "across", "record", "after",
+    "blocks", "block", "steps", "bias", "y", "n", "groups", "per", "high", "scratch",
+    "stride",
 )  # fmt: skip
 
 
@@ -63,6 +63,7 @@ def unpacker(variant: str, form: Form, pitch: int) -> Any:
 
 
 def emit_unpacking(v: Vectors, form: Form, pitch: int, args: Any) -> None:
+    """Emit what unpacks; see :func:`_unpacker`."""
     w, record, after, blocks, steps, out = args
     b, weights, each = v.builder, Weights(v, form), 32 // form.bits
     lanes = [lane for _, lane in parts_of(v, 1)]
@@ -92,66 +93,66 @@ def emit_unpacking(v: Vectors, form: Form, pitch: int, args: Any) -> None:
 
 
 @functools.cache
-def in_pieces(variant: str, kind: str, piece: int) -> Command:
-    """Give the command that copies activations in pieces, and starts the counter anew."""
+def copier(variant: str, kind: str, piece: int) -> Any:
+    """
+    Make the function that copies a piece of rows of activations.
+
+    It takes the arguments, the first row, rows, where in K the piece begins, and where to.
+    """
     widen, size = widener(variant, kind), 4 if kind == "float32" else 2
     pitch = 4 * (piece + APART)
 
-    def run(a: Any, share: int, shares: int) -> None:
-        a[_NEXT] = 0
-        m, depth = a[_M], a[_DEPTH]
-        every = m * ((depth + piece - 1) // piece)
-        for i in range(every * share // shares, every * (share + 1) // shares):
-            start, row = i // m * piece, i % m
-            source = a[_A] + row * a[_A_PITCH] + start * size
-            target = a[_X] + (i // m * a[_X_ROWS] + row) * pitch
-            deep = min(piece, depth - start)
-            widen(source, min(deep, a[_K] - start), target, deep // 16)
+    @inlined
+    def copy(a: Any, low: int, count: int, start: int, to: int) -> None:
+        deep = min(piece, a[_DEPTH] - start)
+        for row in range(count):
+            source = a[_A] + (low + row) * a[_A_PITCH] + start * size
+            widen(source, min(deep, a[_K] - start), to + row * pitch, deep // 16)
 
-    return command(run)
+    return copy
 
 
 @functools.cache
 def unpacked_products(
-    variant: str, form: Form, piece: int, rows: int, columns: int
+    variant: str, form: Form, kind: str, piece: int, rows: int, columns: int
 ) -> Command:
-    """Give the command that multiplies activations in pieces by weights, unpacked first."""
+    """Give the command that multiplies activations by weights, unpacked first."""
     groups, pitch = columns // GROUP, 4 * (piece + APART)
-    unpack = unpacker(variant, form, 4 * columns)
+    unpack, copy = unpacker(variant, form, 4 * columns), copier(variant, kind, piece)
     tile = row_tile(variant, rows, columns // REGISTER[variant], pitch)
 
     def run(a: Any, share: int, shares: int) -> None:
-        m, n, depth, block = a[_M], a[_N], a[_DEPTH], a[_BLOCK]
+        n, depth, block, per = a[_N], a[_DEPTH], a[_BLOCK], a[_PER]
         panels = (a[_GROUPS] + groups - 1) // groups
-        turns = (panels + a[_PER] - 1) // a[_PER]
-        every = turns * ((m + a[_HIGH] - 1) // a[_HIGH])
+        parts = (a[_M] + a[_HIGH] - 1) // a[_HIGH]
+        every = parts * ((panels + per - 1) // per)
         right = a[_SCRATCH] + share * a[_STRIDE]
-        while True:
-            turn = fetch_add(a[_NEXT_AT], 1)
-            if turn >= every:
-                return
-            low, first = turn // turns * a[_HIGH], turn % turns * a[_PER]
-            high, last = min(low + a[_HIGH], m), min(first + a[_PER], panels)
+        left = right + 4 * piece * columns
+        turn = next_turn(a[_TURNS_AT], share, shares, every)
+        while turn >= 0:
+            low, first = turn % parts * a[_HIGH], turn // parts * per
+            count = min(a[_HIGH], a[_M] - low)
             for start in range(0, depth, piece):
                 deep = min(piece, depth - start)
-                left = a[_X] + start // piece * a[_X_ROWS] * pitch
-                for panel in range(first, last):
-                    group = panel * groups
+                copy(a, low, count, start, left)
+                for group in range(
+                    first * groups, min(first + per, panels) * groups, groups
+                ):
                     w = a[_W] + group * a[_ACROSS] + start // block * a[_RECORD]
                     for i in range(min(groups, a[_GROUPS] - group)):
                         unpack(
                             w + i * a[_ACROSS], a[_RECORD], a[_AFTER], deep // block,
                             a[_STEPS], right + 4 * GROUP * i,
                         )  # fmt: skip
-                    y = a[_Y] + 4 * GROUP * group
-                    given, given_pitch = a[_BIAS] + 4 * GROUP * group, 0
-                    if start > 0:
-                        given, given_pitch = y + low * 4 * n, 4 * n
-                    for row in range(low, high, rows):
+                    y = a[_Y] + 4 * (low * n + GROUP * group)
+                    bias = a[_BIAS] + 4 * GROUP * group
+                    for row in range(0, count, rows):
+                        to = y + row * 4 * n
+                        given, pitch_given = (to, 4 * n) if start > 0 else (bias, 0)
                         tile(
-                            left + row * pitch, right, deep, given + (row - low) * given_pitch,
-                            given_pitch, y + row * 4 * n, 4 * n, high - row,
-                            n - GROUP * group, right,
+                            left + row * pitch, right, deep, given, pitch_given, to, 4 * n,
+                            count - row, n - GROUP * group, right,
                         )  # fmt: skip
+            turn = next_turn(a[_TURNS_AT], share, shares, every)
 
     return command(run)

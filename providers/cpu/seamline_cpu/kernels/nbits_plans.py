@@ -34,7 +34,7 @@ class Pieces:
     wide
         Registers of columns in a tile of unpacked weights.
     piece
-        Floats of K: a panel's piece takes half of a first cache.
+        Floats of K: a panel's piece takes half of a first cache, or two thirds.
     high
         Rows in a turn: their piece takes part of a second cache.
     most
@@ -51,9 +51,9 @@ class Pieces:
 
 #: By 32-bit lanes in a register.
 _TABLE = {
-    16: Pieces(27, 8, 2, 256, 512, 8),
-    8: Pieces(6, 0, 2, 256, 192, 8),
-    4: Pieces(4, 0, 4, 256, 192, 8),
+    16: Pieces(27, 8, 2, 256, 256, 16),
+    8: Pieces(6, 0, 2, 256, 192, 16),
+    4: Pieces(4, 0, 4, 256, 192, 16),
 }
 
 

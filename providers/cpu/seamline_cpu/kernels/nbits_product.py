@@ -7,7 +7,6 @@ are scaled step by step and more of them weight by weight (:mod:`.nbits_float`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -16,18 +15,10 @@ import numpy as np
 
 from seamline.kernels import Run
 from seamline.provider import Array
-from seamline_cpu.amx import Tiles
 from seamline_cpu.binding import in_order
 from seamline_cpu.commands import bind
 from seamline_cpu.instruction_sets import converts_half
-from seamline_cpu.kernels.nbits_amx import FROM_ROWS, by_tiles
-from seamline_cpu.kernels.nbits_amx_bytes import (
-    BYTES_FROM,
-    byte_configuration,
-    byte_products,
-    scratch_nbytes,
-    tile_of,
-)
+from seamline_cpu.kernels.nbits_amx import by_tiles, from_rows
 from seamline_cpu.kernels.nbits_codebooks import factor_of
 from seamline_cpu.kernels.nbits_commands import (
     SLOTS,
@@ -36,7 +27,6 @@ from seamline_cpu.kernels.nbits_commands import (
     int8_products,
     narrowed,
     quantised,
-    started,
     widened,
 )
 from seamline_cpu.kernels.nbits_layout import GROUP, Packed
@@ -48,7 +38,8 @@ from seamline_cpu.kernels.nbits_many import (
 )
 from seamline_cpu.kernels.nbits_plans import FROM_ROWS as PIECES_FROM
 from seamline_cpu.kernels.nbits_turns import counters
-from seamline_cpu.vectors import REGISTER, Vectors
+from seamline_cpu.kernels.tile_turns import begun
+from seamline_cpu.vectors import REGISTER
 
 __all__ = ["Product", "padded_bias"]
 
@@ -73,23 +64,17 @@ class Product:
         Of :data:`seamline_cpu.kernels.nbits_choice.VARIANTS`.
     int8
         Activations are quantised to 8 bits.
-    tiles
-        For ``amx``: the variant of vector code around tiles, and what emits their
-        instructions; others than AMX's own can stand in for it.
     """
 
     packed: Packed
     variant: str
     int8: bool
     threads: int
-    tiles: tuple[str, Callable[[Vectors], Tiles]] = ("amx", Tiles)
 
     @property
     def vectors(self) -> str:
         """Give the variant of vector code: what tiles do not do."""
-        if self.variant != "amx":
-            return self.variant
-        return "avx512vnni" if self.tiles[0] == "amx" else self.tiles[0]
+        return "avx512vnni" if self.variant == "amx" else self.variant
 
     def bound(self, x: Array, bias: Array, y: Array) -> Run:
         """
@@ -116,8 +101,8 @@ class Product:
             source, kind = wide, "float32"
         out = y if y.dtype == f4 else np.empty(y.shape, f4)
         many = (self.packed, source, kind, bias, out, self.threads)
-        if self.variant == "amx" and len(x) >= FROM_ROWS:
-            runs += by_tiles(*many, *self.tiles)
+        if self.variant == "amx" and len(x) >= from_rows(int8=self.int8):
+            runs += by_tiles(*many)
         elif not self.int8 and len(x) >= PIECES_FROM:
             runs += by_pieces(*many, variant=self.vectors)
         else:
@@ -128,8 +113,9 @@ class Product:
 
     def _multiplied(self, x: Array, kind: str, bias: Array, y: Array) -> list[Run]:
         (m, k), packed, form = x.shape, self.packed, self.packed.form
-        in_tiles = self.int8 and self.variant == "amx" and m >= BYTES_FROM
-        rows, groups = tile_of(m) if in_tiles else self._tile(m)
+        tall = (_INT8_GROUPS if self.int8 else _FLOAT_GROUPS)[REGISTER[self.vectors]]
+        rows = _height(m, len(tall))
+        groups = tall[rows - 1]
         shares = self.threads if m * k * len(bias) >= _SHARED_FROM else 1
         panels = -(-len(packed.data) // groups)
         at_once = _BLOCK // (packed.depth * (1 if self.int8 else 4))
@@ -141,6 +127,7 @@ class Product:
             rows=max(rows, at_once // rows * rows), **weights_of(packed),
         )  # fmt: skip
         few = shares if m * k >= _QUANTISED_APART else 1
+        kept: Any
         if not self.int8:
             first = widened(self.vectors, kind)
             multiply = float_products(self.vectors, form, rows, groups)
@@ -149,25 +136,13 @@ class Product:
         else:
             own = few == 1
             first = (
-                started
-                if own
-                else quantised(self.vectors, kind, form.step, form.planes)
+                begun if own else quantised(self.vectors, kind, form.step, form.planes)
             )
             kept = _quantised_room(a, m, packed, shares if own else 1)
-            made = (form, rows, groups, kind if own else None)
-            if in_tiles:
-                multiply = byte_products(*made, *self.tiles)
-                kept = kept, _tiles_room(a, rows, form.step, groups, shares)
-            else:
-                multiply = int8_products(self.vectors, *made)
+            own_kind = kind if own else None
+            multiply = int8_products(self.vectors, form, rows, groups, own_kind)
         keep = (x, bias, y, packed, kept, turns)
         return [bind(first, a, few, keep=keep), bind(multiply, a, shares, keep=keep)]
-
-    def _tile(self, m: int) -> tuple[int, int]:
-        """Give the rows and groups of a tile of registers."""
-        tall = (_INT8_GROUPS if self.int8 else _FLOAT_GROUPS)[REGISTER[self.vectors]]
-        rows = _height(m, len(tall))
-        return rows, tall[rows - 1]
 
     def _gathered(self, x: Array) -> tuple[Array, Run]:
         places = np.ascontiguousarray(self.packed.places, np.int64)
@@ -218,17 +193,3 @@ def _quantised_room(arguments: Array, m: int, packed: Packed, copies: int = 1) -
     if copies > 1:
         fill(arguments, SLOTS, x_own=codes.strides[0], s_own=scales.strides[0])
     return codes, scales, totals
-
-
-def _tiles_room(
-    arguments: Array, rows: int, step: int, groups: int, shares: int
-) -> Any:
-    """Make room for tiles of bytes, and what configures them."""
-    stride, configuration = scratch_nbytes(groups), byte_configuration(rows, step)
-    scratch = np.zeros(shares * stride + 64, np.uint8)
-    start = scratch.ctypes.data
-    fill(
-        arguments, SLOTS, scratch=start + -start % 64, stride=stride,
-        configuration=configuration.ctypes.data,
-    )  # fmt: skip
-    return scratch, configuration

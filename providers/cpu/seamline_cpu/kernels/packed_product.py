@@ -20,14 +20,14 @@ import numpy as np
 
 from seamline.kernels import Run
 from seamline.provider import Array
-from seamline_cpu.atomics import fetch_add
 from seamline_cpu.binding import in_order
 from seamline_cpu.commands import Command, bind, command
 from seamline_cpu.folds import copy_floats
 from seamline_cpu.huge_pages import huge
 from seamline_cpu.jit import jit
 from seamline_cpu.kernels.epilogues import PLAIN, Epilogue, finish_rows
-from seamline_cpu.kernels.tile_turns import divided
+from seamline_cpu.kernels.nbits_turns import counters, next_turn
+from seamline_cpu.kernels.tile_turns import begun, divided
 from seamline_cpu.row_tiles import APART, WIDEST, height, row_tile
 from seamline_cpu.tiles import COLUMNS, LANES
 
@@ -36,12 +36,14 @@ __all__ = ["packed"]
 f4 = np.float32
 _PIECE = 256  # most floats of K taken at once
 _PITCH = 4 * (_PIECE + APART)
-_HIGH = 192  # rows in a turn: their piece takes 200 KiB of a core's second cache
+#: Rows in a turn: their piece takes a part of a core's second cache, which is larger where
+#: registers are.
+_HIGH = 256 if LANES == 16 else 192
 _MOST = 512 // COLUMNS  # panels in a turn, for which rows are copied once
 _LINES = 16 * COLUMNS // 64  # lines of a panel in four of K
 _ZEROS = 4 * COLUMNS  # bytes that sums begin with
 _SHARED_FROM = 1 << 18  # multiply-adds from which more threads pay
-(_NEXT_AT, _NEXT, _A, _B, _Y, _M, _K, _N, _ACROSS, _LEFT, _STRIDE, _PER, _HEIGHT, _DEEP, _BIAS,
+(_TURNS_AT, _, _A, _B, _Y, _M, _K, _N, _ACROSS, _LEFT, _STRIDE, _PER, _HEIGHT, _DEEP, _BIAS,
  _FUNCTION, _NUMBERS, _MORE) = range(18)  # fmt: skip
 
 
@@ -58,12 +60,6 @@ def _finish(a: Any, row: int, rows: int, column: int, columns: int, block: int) 
         )  # fmt: skip
 
 
-@command
-def _begun(a: Any, share: int, shares: int) -> None:
-    """Start the counter anew: a child that was forked in a run would find it anywhere."""
-    a[_NEXT] = 0
-
-
 @functools.cache
 def _products(rows: int, lines: int) -> Command:
     """Give the command whose tiles are so high, and ask for so many lines in a turn."""
@@ -72,15 +68,13 @@ def _products(rows: int, lines: int) -> Command:
     def run(a: Any, share: int, shares: int) -> None:
         m, depth, n, deep, per = a[_M], a[_K], a[_N], a[_DEEP], a[_PER]
         panels = (n + COLUMNS - 1) // COLUMNS
-        spans = (panels + per - 1) // per
-        every = spans * ((m + a[_HEIGHT] - 1) // a[_HEIGHT])
+        blocks = (m + a[_HEIGHT] - 1) // a[_HEIGHT]
+        every = blocks * ((panels + per - 1) // per)
         left = a[_LEFT] + share * a[_STRIDE]
         zeros = left + a[_STRIDE] - _ZEROS
-        while True:
-            turn = fetch_add(a[_NEXT_AT], 1)
-            if turn >= every:
-                return
-            begin, low = turn // spans * a[_HEIGHT], turn % spans * per
+        turn = next_turn(a[_TURNS_AT], share, shares, every)
+        while turn >= 0:
+            begin, low = turn % blocks * a[_HEIGHT], turn // blocks * per
             count, high = min(a[_HEIGHT], m - begin), min(low + per, panels)
             y = a[_Y] + 4 * begin * n
             for start in range(0, depth, deep):
@@ -103,6 +97,7 @@ def _products(rows: int, lines: int) -> Command:
                             ahead = right  # what is there already: all was asked for
             width = min(high * COLUMNS, n) - low * COLUMNS
             _finish(a, begin, count, low * COLUMNS, width, left)
+            turn = next_turn(a[_TURNS_AT], share, shares, every)
 
     return command(run)
 
@@ -118,14 +113,14 @@ def packed(
     deep = -(-depth // -(-depth // _PIECE) // 4) * 4
     stride = turns.high * _PITCH + _ZEROS + 64
     scratch = huge(shares * stride)
+    counted, turns_at = counters(shares)
     arguments = np.array(
-        [0, 0, a.ctypes.data, panels.ctypes.data, y.ctypes.data, m, depth, n,
+        [turns_at, shares, a.ctypes.data, panels.ctypes.data, y.ctypes.data, m, depth, n,
          a.strides[0] // 4, scratch.ctypes.data, stride, turns.per, turns.high, deep,
          *epilogue.of_rows], np.int64,
     )  # fmt: skip
-    arguments[_NEXT_AT] = arguments.ctypes.data + 8 * _NEXT
-    keep = (a, panels, y, scratch, epilogue)
+    keep = (a, panels, y, scratch, epilogue, counted)
     # So many lines of a panel's piece are asked for by each of the tiles that it is for.
     lines = 1 if turns.high >= rows * _LINES else 4
     multiply = bind(_products(rows, lines), arguments, shares, keep=keep)
-    return in_order([bind(_begun, arguments, 1, keep=keep), multiply])
+    return in_order([bind(begun, arguments, 1, keep=keep), multiply])

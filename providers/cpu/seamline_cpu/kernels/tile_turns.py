@@ -8,11 +8,16 @@ panels brought, for it alone, so there should be few.
 
 from __future__ import annotations
 
+from typing import Any
+
 import attrs
 
-__all__ = ["Turns", "divided"]
+from seamline_cpu.commands import command
+from seamline_cpu.kernels.nbits_turns import clear_turns
 
-_EACH = 0.2  # of a panel's time: what a turn costs beside its panels
+__all__ = ["Turns", "begun", "divided"]
+
+_EACH = 0.5  # of a panel's time: what a turn costs beside its panels
 _BROUGHT = 4  # rows whose products take as long as to bring a panel
 
 
@@ -31,6 +36,12 @@ class Turns:
 
     per: int
     high: int
+
+
+@command
+def begun(a: Any, share: int, shares: int) -> None:
+    """Start turns anew; arguments begin with the counters' address and their number."""
+    clear_turns(a[0], a[1])
 
 
 def divided(
