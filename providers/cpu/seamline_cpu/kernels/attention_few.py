@@ -19,8 +19,9 @@ from seamline_cpu.jit import jit
 from seamline_cpu.kernels.attention_arguments import (
     BLOCK,
     SLOTS,
-    block_of,
+    block_at,
     cap_scores,
+    head_of,
     high_of,
     low_of,
     shape_scores,
@@ -39,7 +40,7 @@ _AT = {name: number for number, name in enumerate(SLOTS)}
  ) = range(24)  # fmt: skip
 _NUMBERS, _SINKS, _SINK_STEP = _AT["numbers"], _AT["sinks"], _AT["sink_step"]
 _SCRATCH, _STRIDE = _AT["scratch"], _AT["stride"]
-_Q_KIND, _Y_KIND = _AT["q_kind"], _AT["y_kind"]
+_Q_KIND, _KV_KIND, _Y_KIND = _AT["q_kind"], _AT["kv_kind"], _AT["y_kind"]
 _BIAS, _MORE, _SPLITS, _PARTS = _AT["bias"], _AT["more"], _AT["splits"], _AT["parts"]
 _HEAD = 16  # floats before a part's values: its greatest score and its sum
 
@@ -130,11 +131,15 @@ def _share_of(a: Any, pair: int, split: int, scratch: int) -> None:
     keys = max(most - least, 0)
     first = least + keys * split // a[_SPLITS]
     end = least + keys * (split + 1) // a[_SPLITS]
+    keys_at, values_at = head_of(a, _K, entry, head), head_of(a, _V, entry, head)
+    kind = a[_KV_KIND]
     for key in range(first, end, BLOCK):
         last = min(key + BLOCK, end)
-        k, k_row = block_of(a, _K, entry, head, key, last - key, depth, room)
+        k, k_row = block_at(kind, keys_at, a[_K_ROW], key, last - key, depth, room)
         more = room + 4 * padded(depth) * BLOCK
-        v, v_row = block_of(a, _V, entry, head, key, last - key, a[_WIDTH], more)
+        v, v_row = block_at(
+            kind, values_at, a[_V_ROW], key, last - key, a[_WIDTH], more
+        )
         for query in range(a[_GROUP] * rows):
             row = query % rows
             low, high = _bounds(a, entry, row)
