@@ -134,6 +134,18 @@ def test_a_finite_number_hides_as_it_did_where_a_row_sees_nothing():
     )
 
 
+@pytest.mark.parametrize("hidden", [-np.inf, np.finfo(np.float32).min])
+def test_scores_that_are_replaced_and_then_masked_become_one_mask(hidden):
+    inputs = INPUTS.replace(") => (y)", ", bool[s,t] before) => (y)")
+    middle = f"""{SCORES} c = Where(before, s, hidden) a = Add(c, mask)
+      p = Softmax <axis = -1> (a)"""
+    feeds = fed() | {"before": R.random((ROWS, 7)) < 0.6}
+    feeds["before"][:, 0] = True
+    both = Both(encoder(middle, inputs=inputs, hidden=scalar(hidden)), feeds)
+    # The mask of all rows is what peers know.
+    attends(both, f"{CONTRIB}MultiHeadAttention", more={"Where": 1, "Add": 1})
+
+
 KEYS_TURNED = {
     "axes": "k = Transpose <perm = [0,1,3,2]> (xk)",
     "from rows": "kr = Transpose <perm = [0,2,1,3]> (xk) k = Transpose <perm = [0,2,3,1]> (kr)",
