@@ -172,6 +172,23 @@ def test_heads_that_come_first_stay_first(form):
     both.are_alike()
 
 
+def test_heads_that_were_repeated_for_the_product_are_shared_instead():
+    text = """g (float[b,6,s,4] q, float[b,2,t,4] k, float[b,2,t,4] v) => (y) {
+      k1 = Unsqueeze(k, two) k2 = Expand(k1, spread) k3 = Reshape(k2, six)
+      v1 = Unsqueeze(v, two) v2 = Expand(v1, spread) v3 = Reshape(v2, six)
+      kt = Transpose <perm = [0,1,3,2]> (k3) s = MatMul(q, kt) p = Softmax <axis = -1> (s)
+      y = MatMul(p, v3) }"""
+    sizes = {
+        "two": np.array([2]),
+        "spread": np.array([1, 1, 3, 1, 1]),
+        "six": np.array([0, 6, -1, 4]),
+    }
+    feeds = {"q": normal(2, 6, 5, 4), "k": normal(2, 2, 7, 4), "v": normal(2, 2, 7, 4)}
+    both = Both(model_of(text, 17, **sizes), feeds)
+    assert both.ops == {f"{OWN}Attention": 1}, both.left
+    both.are_alike()
+
+
 @few
 @given(
     st.integers(1, 9), st.integers(1, 40), st.integers(1, 4), st.sampled_from([2, 6, 8])

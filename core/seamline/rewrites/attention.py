@@ -177,12 +177,15 @@ def _same_heads(
     if any(shape is None or None in shape for shape in shapes):
         return False
     (b, h, s, d), ks, vs = (shape for shape in shapes if shape is not None)
-    keys = ks[2]
-    return (
-        ks == (b, h, keys, d)
-        and vs[:3] == (b, h, keys)
-        and kind.shape == (b, h, s, keys)
-    )
+    kv, keys = ks[1], ks[2]
+    if k.group != v.group or q.group != 1:
+        return False
+    if k.group > 1 and (not isinstance(kv, int) or kv * k.group != h):
+        return False
+    if k.group == 1 and kv != h:
+        return False
+    fit = ks == (b, kv, keys, d) and vs[:3] == (b, kv, keys)
+    return fit and kind.shape == (b, h, s, keys)
 
 
 def _make(
@@ -203,7 +206,7 @@ def _make(
             work, scores, values, whole, end.value, heads, kind
         )
     else:
-        whole = (*nodes, *k.turned)
+        whole = (*nodes, *k.turned, *k.repeated, *v.repeated)
         made = _ours(
             work, scores, [q.value, k, v.value], whole, product.outputs[0], 0, kind
         )

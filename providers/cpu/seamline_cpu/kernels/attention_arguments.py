@@ -37,9 +37,8 @@ __all__ = [
 ]
 
 f4 = np.float32
-BLOCK = (
-    192  #: keys at a time: with 16 queries their scores are 12 KiB of the first cache
-)
+#: Keys at a time: their scores for a panel of queries stay in the first cache.
+BLOCK = 192
 
 #: Names of the arguments, in their order.
 SLOTS = (

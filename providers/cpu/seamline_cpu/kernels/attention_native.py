@@ -33,8 +33,9 @@ from seamline_cpu.tiles import COLUMNS, LANES
 
 __all__ = ["Bias", "Form", "bind_attention", "entries", "fits"]
 
-#: Queries of one head of keys up to which keys are better read once for each of them.
-_FEW = LANES
+#: Queries of one head of keys up to which keys are better read once for each of them, and
+#: the keys that this takes if they are more than two.
+_FEW, _MANY_KEYS = 8, 2 * LANES
 _SHARED_FROM = 1 << 17  # multiply-adds from which more threads pay
 _HELD_DEPTH = 48  # numbers in a row from which copying it is quicker than its conflicts
 _HELD_FROM = 4  # panels of a head that make up for bringing its keys together
@@ -141,7 +142,7 @@ def bind_attention(
     work = batch * heads * rows * keys * (depth + width)
     kept = (q, k, v, y, table, numbers, form, tuple(biases))
     threads = threads if work >= _SHARED_FROM else 1
-    if group * rows <= _FEW:
+    if group * rows <= 2 or (group * rows <= _FEW and keys >= _MANY_KEYS):
         return _few(values, keys, threads, kept)
     return _panels(values, threads, kept)
 
