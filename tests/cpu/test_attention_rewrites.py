@@ -374,3 +374,13 @@ def test_a_sum_that_broadcasts_stays():
     )
     assert both.ops == {"Add": 1, "LayerNormalization": 1}
     both.are_alike()
+
+
+def test_a_sum_that_is_asked_for_is_given_under_its_name():
+    text = """g (float[b,s,8] x, float[b,s,8] skip) => (y, t) {
+      t = Add(x, skip) y = LayerNormalization <axis = -1> (t, w, w2) }"""
+    constants = {"w": normal(8), "w2": normal(8)}
+    feeds = {"x": normal(2, 3, 8), "skip": normal(2, 3, 8)}
+    both = Both(model_of(text, 17, **constants), feeds)
+    assert both.ops == {f"{CONTRIB}SkipLayerNormalization": 1}
+    both.are_alike()
