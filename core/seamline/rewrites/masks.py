@@ -57,7 +57,7 @@ class Mask:
             return None
         if self.chosen is not None and self.chosen[1] > _SWALLOWS:
             return f"masked scores become {self.chosen[1]}, which is not minus infinity"
-        its, whole = self.shape(work), kind.shape or ()
+        its, whole = self.shape(work), tuple(kind.shape or ())
         if its is None or not 0 < len(its) <= len(whole):
             return "the sizes of its mask are not known"
         added = work.kind(self.added) if self.added is not None else None
