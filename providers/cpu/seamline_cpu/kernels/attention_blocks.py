@@ -4,6 +4,10 @@ Attention of many queries: a panel of them against all their keys, a block at a 
 One piece of work is ``COLUMNS`` queries of one head of keys, taken from all the heads that
 share it: their scores, weights and sums stay in a core's nearest caches, and what memory
 sees is keys and values, once for each panel.
+
+Rows of keys that lie far apart fall on a few lines of the first cache and push each other out.
+Where several panels read them, and where they are to be widened, they are brought together
+first, once for a head.
 """
 
 from __future__ import annotations
@@ -19,13 +23,14 @@ from seamline_cpu.kernels.attention_arguments import (
     BLOCK,
     SLOTS,
     bias_of,
-    block_of,
+    block_at,
     cap_scores,
+    head_of,
     high_of,
     low_of,
     shape_scores,
 )
-from seamline_cpu.kernels.attention_floats import padded, put_row, row_of
+from seamline_cpu.kernels.attention_floats import padded, put_row, row_of, rows_of
 from seamline_cpu.kernels.attention_tiles import (
     LINE,
     fold,
@@ -34,9 +39,10 @@ from seamline_cpu.kernels.attention_tiles import (
     value_products,
 )
 from seamline_cpu.kernels.rows import matrix
+from seamline_cpu.moving import copy_bytes
 from seamline_cpu.tiles import COLUMNS
 
-__all__ = ["attend_blocks", "panel_floats"]
+__all__ = ["attend_blocks", "held_floats", "panel_floats"]
 
 f4, i4 = np.float32, np.int32
 _AT = {name: number for number, name in enumerate(SLOTS)}
@@ -46,9 +52,15 @@ _AT = {name: number for number, name in enumerate(SLOTS)}
 _NUMBERS, _SINKS, _SINK_STEP = _AT["numbers"], _AT["sinks"], _AT["sink_step"]
 _SCRATCH, _STRIDE = _AT["scratch"], _AT["stride"]
 _BIAS, _MORE = _AT["bias"], _AT["more"]
-_Q_KIND, _Y_KIND = _AT["q_kind"], _AT["y_kind"]
+_Q_KIND, _KV_KIND, _Y_KIND = _AT["q_kind"], _AT["kv_kind"], _AT["y_kind"]
+_HELD = _AT["held"]
 _KIND, _BATCH, _HEAD, _ROW, _KEY, _FULL = range(1, 7)
 _NONE = i4(2147483647)
+
+
+def held_floats(depth: int, width: int, keys: int) -> int:
+    """Give the floats that a head's keys and values take where they are brought together."""
+    return keys * (int(padded(depth)) + int(padded(width)))
 
 
 def panel_floats(depth: int, width: int, narrow: bool) -> int:
@@ -168,8 +180,11 @@ def _shape(
 
 
 @jit
-def _panel(a: Any, entry: int, head: int, first: int, n: int, scratch: int) -> None:
-    """Attend for up to ``COLUMNS`` queries of one head of keys."""
+def _panel(
+    a: Any, entry: int, head: int, first: int, n: int, scratch: int, kind: int, keys: int,
+    k_pitch: int, values: int, v_pitch: int,
+) -> None:  # fmt: skip
+    """Attend for up to ``COLUMNS`` queries of one head, whose keys and values are given."""
     depth, width = a[_DEPTH], a[_WIDTH]
     out = scratch + depth * LINE
     scores = out + width * LINE
@@ -183,26 +198,59 @@ def _panel(a: Any, entry: int, head: int, first: int, n: int, scratch: int) -> N
     key = low
     while key < high:
         count = min(BLOCK, high - key)
-        k, k_row = block_of(a, _K, entry, head, key, count, depth, room)
+        k, k_row = block_at(kind, keys, k_pitch, key, count, depth, room)
         key_products(k, k_row, count, scratch, depth, scores)
         _shape(a, entry, head, first, n, key, count, scores)
         if key < last_low or key + count > first_high:
             hide(scores, key, count, state, state + LINE)
         fold(scores, count, state + 2 * LINE, state + 3 * LINE, out, width)
-        v, v_row = block_of(a, _V, entry, head, key, count, width, room)
+        v, v_row = block_at(kind, values, v_pitch, key, count, width, room)
         value_products(v, v_row, count, scores, width, out)
         key += count
     _finish(a, entry, head, first, n, state, out, room)
 
 
+@jit
+def _hold(kind: int, start: int, pitch: int, count: int, n: int, out: int) -> None:
+    """Bring the rows of a head together, as float32."""
+    if kind != 0:
+        rows_of(kind, start, pitch, count, n, out)
+        return
+    for row in range(count):
+        copy_bytes(out + 4 * row * padded(n), start + row * pitch, 4 * n)
+
+
+@jit
+def _head(a: Any, pair: int, scratch: int) -> None:
+    """Attend for all queries of one head, after its keys and values were brought together."""
+    entry, head, kind = pair // a[_HEADS], pair % a[_HEADS], a[_KV_KIND]
+    count = min(max(longs(a[_TABLE])[3 * entry + 2], 0), a[_KEYS])
+    keys = scratch + a[_HELD]
+    values = keys + 4 * a[_KEYS] * padded(a[_DEPTH])
+    k_row, v_row = 4 * padded(a[_DEPTH]), 4 * padded(a[_WIDTH])
+    _hold(kind, head_of(a, _K, entry, head), a[_K_ROW], count, a[_DEPTH], keys)
+    _hold(kind, head_of(a, _V, entry, head), a[_V_ROW], count, a[_WIDTH], values)
+    queries = a[_GROUP] * a[_ROWS]
+    for first in range(0, queries, COLUMNS):
+        n = min(COLUMNS, queries - first)
+        _panel(a, entry, head, first, n, scratch, 0, keys, k_row, values, v_row)
+
+
 @command
 def attend_blocks(a: Any, share: int, shares: int) -> None:
-    """Attend for all queries; shares take panels in turns, since causal ones grow."""
-    queries = a[_GROUP] * a[_ROWS]
+    """Attend for all queries; shares take heads or panels in turns, since causal ones grow."""
+    queries, heads = a[_GROUP] * a[_ROWS], a[_HEADS]
     panels = (queries + COLUMNS - 1) // COLUMNS
     scratch = a[_SCRATCH] + share * a[_STRIDE]
-    for item in range(share, a[_ENTRIES] * a[_HEADS] * panels, shares):
+    if a[_HELD] != 0:
+        for pair in range(share, a[_ENTRIES] * heads, shares):
+            _head(a, pair, scratch)
+        return
+    for item in range(share, a[_ENTRIES] * heads * panels, shares):
         panel, pair = item % panels, item // panels
         first = panel * COLUMNS
-        n = min(COLUMNS, queries - first)
-        _panel(a, pair // a[_HEADS], pair % a[_HEADS], first, n, scratch)
+        entry, head = pair // heads, pair % heads
+        _panel(
+            a, entry, head, first, min(COLUMNS, queries - first), scratch, a[_KV_KIND],
+            head_of(a, _K, entry, head), a[_K_ROW], head_of(a, _V, entry, head), a[_V_ROW],
+        )  # fmt: skip

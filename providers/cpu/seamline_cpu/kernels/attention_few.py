@@ -19,8 +19,9 @@ from seamline_cpu.jit import jit
 from seamline_cpu.kernels.attention_arguments import (
     BLOCK,
     SLOTS,
-    block_of,
+    block_at,
     cap_scores,
+    head_of,
     high_of,
     low_of,
     shape_scores,
@@ -29,6 +30,7 @@ from seamline_cpu.kernels.attention_floats import padded, put_row, row_of
 from seamline_cpu.kernels.attention_rows import add_weighted, query_products
 from seamline_cpu.kernels.float32_math import exp
 from seamline_cpu.kernels.rows import exp_of_row, matrix, max_of_row
+from seamline_cpu.tiles import LANES
 
 __all__ = ["attend_few", "few_floats", "join_parts", "part_floats"]
 
@@ -39,8 +41,10 @@ _AT = {name: number for number, name in enumerate(SLOTS)}
  ) = range(24)  # fmt: skip
 _NUMBERS, _SINKS, _SINK_STEP = _AT["numbers"], _AT["sinks"], _AT["sink_step"]
 _SCRATCH, _STRIDE = _AT["scratch"], _AT["stride"]
-_Q_KIND, _Y_KIND = _AT["q_kind"], _AT["y_kind"]
+_Q_KIND, _KV_KIND, _Y_KIND = _AT["q_kind"], _AT["kv_kind"], _AT["y_kind"]
 _BIAS, _MORE, _SPLITS, _PARTS = _AT["bias"], _AT["more"], _AT["splits"], _AT["parts"]
+_MANY = 4  # queries that make up for the more frequent joining of shorter blocks
+_HELD = 6144  # floats: 24 KiB of the first cache's 32 or more
 _HEAD = 16  # floats before a part's values: its greatest score and its sum
 
 
@@ -112,6 +116,15 @@ def _bounds(a: Any, entry: int, row: int) -> Any:
 
 
 @jit
+def _keys_at_once(a: Any) -> int:
+    """Give how many keys and values stay in the first cache while all queries read them."""
+    if a[_GROUP] * a[_ROWS] < _MANY:
+        return BLOCK
+    held = _HELD // (a[_DEPTH] + a[_WIDTH]) // LANES * LANES
+    return int(max(2 * LANES, min(BLOCK, held)))
+
+
+@jit
 def _share_of(a: Any, pair: int, split: int, scratch: int) -> None:
     """Attend all queries that share a head of keys, over one part of what they see."""
     entry, head, rows = pair // a[_HEADS], pair % a[_HEADS], a[_ROWS]
@@ -130,11 +143,16 @@ def _share_of(a: Any, pair: int, split: int, scratch: int) -> None:
     keys = max(most - least, 0)
     first = least + keys * split // a[_SPLITS]
     end = least + keys * (split + 1) // a[_SPLITS]
-    for key in range(first, end, BLOCK):
-        last = min(key + BLOCK, end)
-        k, k_row = block_of(a, _K, entry, head, key, last - key, depth, room)
+    keys_at, values_at = head_of(a, _K, entry, head), head_of(a, _V, entry, head)
+    kind = a[_KV_KIND]
+    block = _keys_at_once(a)
+    for key in range(first, end, block):
+        last = min(key + block, end)
+        k, k_row = block_at(kind, keys_at, a[_K_ROW], key, last - key, depth, room)
         more = room + 4 * padded(depth) * BLOCK
-        v, v_row = block_of(a, _V, entry, head, key, last - key, a[_WIDTH], more)
+        v, v_row = block_at(
+            kind, values_at, a[_V_ROW], key, last - key, a[_WIDTH], more
+        )
         for query in range(a[_GROUP] * rows):
             row = query % rows
             low, high = _bounds(a, entry, row)

@@ -17,7 +17,11 @@ import numpy as np
 from seamline.provider import Array
 from seamline_cpu.commands import Native, bind, in_list
 from seamline_cpu.kernels.attention_arguments import FLOATS, SLOTS
-from seamline_cpu.kernels.attention_blocks import attend_blocks, panel_floats
+from seamline_cpu.kernels.attention_blocks import (
+    attend_blocks,
+    held_floats,
+    panel_floats,
+)
 from seamline_cpu.kernels.attention_few import (
     attend_few,
     few_floats,
@@ -29,9 +33,14 @@ from seamline_cpu.tiles import COLUMNS, LANES
 
 __all__ = ["Bias", "Form", "bind_attention", "entries", "fits"]
 
-#: Queries of one head of keys up to which keys are better read once for each of them.
-_FEW = LANES
+#: Queries of one head of keys up to which keys are better read once for each of them, and
+#: the keys that this takes if they are more than two.
+_FEW, _MANY_KEYS = 8, 2 * LANES
 _SHARED_FROM = 1 << 17  # multiply-adds from which more threads pay
+_HELD_DEPTH = 48  # numbers in a row from which copying it is quicker than its conflicts
+_HELD_FROM = 4  # panels of a head that make up for bringing its keys together
+_HELD_NBYTES = 1 << 20  # what that may take: more would not stay in the second cache
+_EVEN = 4  # heads for each thread from which one more or less does not matter
 _PART = 64  # keys from which a part of them is worth a thread
 _KINDS = {"float32": 1, "bool": 2, "int32": 3}
 
@@ -133,11 +142,24 @@ def bind_attention(
     work = batch * heads * rows * keys * (depth + width)
     kept = (q, k, v, y, table, numbers, form, tuple(biases))
     threads = threads if work >= _SHARED_FROM else 1
-    if group * rows <= _FEW:
+    if group * rows <= 2 or (group * rows <= _FEW and keys >= _MANY_KEYS):
         return _few(values, keys, threads, kept)
-    panels = batch * kv * -(-group * rows // COLUMNS)
-    shares = min(threads, panels)
-    scratch = _aligned(shares, panel_floats(depth, width, values["kv_kind"] != 0))
+    return _panels(values, threads, kept)
+
+
+def _panels(values: dict[str, int], threads: int, kept: Any) -> Native:
+    pairs = values["batch"] * values["heads"]
+    panels = -(-values["group"] * values["rows"] // COLUMNS)
+    depth, width, narrow = values["depth"], values["width"], values["kv_kind"] != 0
+    shares = min(threads, pairs * panels)
+    floats = -(-panel_floats(depth, width, narrow) // 16) * 16
+    held = held_floats(depth, width, values["keys"])
+    strided = values["k_row"] > 4 * depth or values["v_row"] > 4 * width
+    apart = narrow or (strided and depth >= _HELD_DEPTH)
+    even = pairs % shares == 0 or pairs >= _EVEN * shares
+    if apart and even and panels >= _HELD_FROM and 4 * held <= _HELD_NBYTES:
+        values["held"], floats = 4 * floats, floats + held
+    scratch = _aligned(shares, floats)
     values |= {"scratch": scratch.ctypes.data, "stride": scratch.strides[0]}
     arguments = [int(values[name]) for name in SLOTS]
     return bind(attend_blocks, arguments, shares, keep=(kept, scratch))

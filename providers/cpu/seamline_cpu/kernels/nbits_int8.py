@@ -79,7 +79,7 @@ class _Tile:
                 for g, lane in self.parts
             ]
             for plane in range(form.planes):
-                codes = [self._plane(x, plane) for x in raw]
+                codes = [self.plane(x, plane) for x in raw]
                 made = []
                 for q, row in zip(step.q, sums, strict=True):
                     at = v.add(q, 4 * (word * form.planes + plane))
