@@ -129,7 +129,7 @@ warnings.showwarning = lambda message, *rest: seen.append(
 """
 
 
-def in_a_process(code, deadline=90, before="", **environment):
+def in_a_process(code, deadline=240, before="", **environment):
     """Run a program in a new interpreter; ``before`` goes ahead of what all share."""
     text = textwrap.dedent(before) + HEAD + textwrap.dedent(code)
     return subprocess.run(
@@ -138,7 +138,7 @@ def in_a_process(code, deadline=90, before="", **environment):
     )  # fmt: skip
 
 
-def ends_well(code, deadline=90, before="", **environment):
+def ends_well(code, deadline=240, before="", **environment):
     """Run a program that must end with status 0; give what it found."""
     done = in_a_process(code, deadline, before, **environment)
     assert done.returncode == 0, done.stderr[-2000:]

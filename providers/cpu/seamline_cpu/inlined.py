@@ -4,7 +4,7 @@ Functions that compiled code calls: typed and lowered, without machine code of t
 Numba makes of every function that another one calls a complete one: optimised, wrapped
 for Python and for C, turned into machine code and kept on disk; and then LLVM links its
 code into the caller and optimises it there again. A command has a dozen such functions, so
-most of a first start went into code that nobody runs. Here what a compiled function
+most of the functions that a first start made were never run. Here what a compiled function
 calls becomes LLVM's IR in a library that the caller links, and nothing more. Called from
 Python, the same function is compiled as Numba always does.
 """
