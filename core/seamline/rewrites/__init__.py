@@ -13,6 +13,7 @@ from seamline.rewrites import (
     normalizations,
     products,
     quantized,
+    quantized_attention,
 )
 from seamline.rewriting import Rule, Rules
 
@@ -36,7 +37,7 @@ BASIC: Rules = _together(cleanup.RULES, convolutions.RULES)
 #: In stages: bytes stay bytes where they can; patterns become operators before these are
 #: fused into what comes first.
 EXTENDED: tuple[Rules, ...] = (
-    quantized.RULES,
+    _together(quantized.RULES, quantized_attention.RULES),
     _together(activations.RULES, normalizations.RULES),
     _together(epilogues.RULES, products.RULES, integers.RULES),
 )
