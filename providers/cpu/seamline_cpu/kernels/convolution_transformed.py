@@ -196,14 +196,17 @@ def _transformed(taps: int, joined: int) -> Command:
                 fill(a, which, first, start, zero, stage, planes)
                 held = place
             low, high = count * split // a[_SPLITS], count * (split + 1) // a[_SPLITS]
-            run_tiles(a, which, low, high, first, start, sums, made, planes)
-            if a[_END] != 0:
-                run = a[_OUTPUTS] * a[_D]
-                end_block(
-                    longs(a[_END]), which, low * ROWS, min(high * ROWS, a[_OC]), first,
-                    min(a[_ROWS], a[_OH] - first), start * run,
-                    min(a[_RUNS] * run, a[_OW] - start * run), sums + a[_PLANES],
-                )  # fmt: skip
+            for t in range(low, high, TALL):
+                end = min(t + TALL, high)
+                run_tiles(a, which, t, end, first, start, sums, made, planes)
+                if a[_END] != 0:
+                    run_of = a[_OUTPUTS] * a[_D]
+                    end_block(
+                        longs(a[_END]), which, t * ROWS, min(end * ROWS, a[_OC]), first,
+                        min(a[_ROWS], a[_OH] - first), start * run_of,
+                        min(a[_RUNS] * run_of, a[_OW] - start * run_of),
+                        sums + a[_PLANES],
+                    )  # fmt: skip
             unit = fetch_add(a[_COUNTER], 1)
 
     return command(run)
