@@ -15,7 +15,7 @@ import numba
 from numba.core.compiler_lock import global_compiler_lock
 from numba.extending import intrinsic
 
-from seamline_cpu.jit_cache import attach
+from seamline_cpu.jit_cache import attach, named
 
 __all__ = ["fused", "jit", "native"]
 
@@ -48,6 +48,7 @@ def native(function: Callable[..., Any]) -> Any:
 
 
 def _compiled(function: F, **options: Any) -> F:
+    function = named(function)
     compiled: Any = numba.njit(nogil=True, error_model="numpy", **options)(function)
     attach(compiled, function)
     return compiled  # type: ignore[no-any-return]

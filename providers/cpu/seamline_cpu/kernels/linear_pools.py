@@ -45,7 +45,7 @@ def _too_many_axes(view: NodeView) -> str | None:
     return f"its input has {len(shape or ())} axes, not 3 to 5" if many else None
 
 
-_points = single(1, 2, 3, 4)
+_points = single(1, 2, 3, 4, needed=(1, 3))
 
 
 @TABLE.kernel(
