@@ -102,6 +102,19 @@ def _recurrent(name, op, gates, states, ways=1, layout=0, **more):
     )  # fmt: skip
 
 
+def _scalars(numbers, points):
+    """Say that scalars may have one axis, and points be left out, which onnxruntime refuses."""
+
+    def lawful(made):
+        number, _, change = made.label.removeprefix("input ").partition(" ")
+        if change == "left out":
+            return number in points
+        axis = change in ("with an axis in front", "with an axis behind")
+        return axis and number in numbers
+
+    return lawful
+
+
 CASES = [
     Case("Conv/of nothing", "Conv", (f(1, 0, 6, 7), f(6, 0, 3, 3))),
     Case("Conv", "Conv", (f(1, 4, 6, 7), f(6, 2, 3, 3), f(6)),
@@ -160,6 +173,17 @@ CASES = [
                   "normalize_routing_weights": [1]}),  # onnxruntime normalises all the same
     Case("MatMulInteger", "MatMulInteger", (u8(5, 7), i8(7, 18), np.uint8(3), i8(18)), lawful=_changes("input 1 with an axis in front")),
     Case("QLinearMatMul", "QLinearMatMul", (u8(5, 7), np.float32(0.1), np.uint8(3), u8(7, 18), np.float32(0.2), np.uint8(9), np.float32(0.9), np.uint8(7)), codes=True),
+    Case("QLinearMatMul/stacks", "QLinearMatMul", (u8(2, 5, 7), np.float32(0.1), np.uint8(3), u8(2, 7, 18), np.float32(0.2), np.uint8(9), np.float32(0.9), np.uint8(7)), codes=True),
+    Case("QLinearAdd", "QLinearAdd", (u8(3, 8), np.float32(0.11), np.uint8(3), u8(8), np.float32(0.23), np.uint8(9), np.float32(0.31), np.uint8(7)), domain=_MS, codes=True, lawful=_scalars("124567", "257")),
+    Case("QLinearMul", "QLinearMul", (u8(3, 1), np.float32(0.11), np.uint8(3), u8(3, 8), np.float32(0.23), np.uint8(9), np.float32(2.31), np.uint8(7)), domain=_MS, codes=True, lawful=_scalars("124567", "257")),
+    Case("QLinearSigmoid", "QLinearSigmoid", (u8(3, 8), np.float32(0.11), np.uint8(3), np.float32(0.01), np.uint8(7)), domain=_MS, codes=True),
+    Case("QLinearLeakyRelu", "QLinearLeakyRelu", (u8(3, 8), np.float32(0.11), np.uint8(93), np.float32(0.13), np.uint8(7)), {"alpha": 0.17}, domain=_MS, codes=True),
+    Case("QLinearConcat", "QLinearConcat", (np.float32(0.31), np.uint8(7), u8(3, 4, 2), np.float32(0.11), np.uint8(3), u8(3, 5, 2), np.float32(0.23), np.uint8(9)), {"axis": 1}, domain=_MS, codes=True, lawful=_changes("input 1 left out")),
+    Case("QLinearAveragePool", "QLinearAveragePool", (u8(1, 3, 6, 7), np.float32(0.11), np.uint8(3), np.float32(0.13), np.uint8(7)),
+         {"kernel_shape": [3, 2], "pads": [1, 0, 1, 1], "strides": [2, 1], "count_include_pad": 1}, domain=_MS, codes=True, lawful=_scalars("1234", "24")),
+    Case("QLinearGlobalAveragePool", "QLinearGlobalAveragePool", (u8(2, 3, 4, 5), np.float32(0.11), np.uint8(3), np.float32(0.07), np.uint8(7)), {"channels_last": 0}, domain=_MS, codes=True, lawful=_changes("input 2 left out", "input 4 left out")),
+    Case("MaxPool/bytes", "MaxPool", (u8(1, 3, 6, 7),),
+         {"kernel_shape": [3, 2], "pads": [1, 0, 1, 1], "strides": [2, 1], "dilations": [1, 2], "ceil_mode": 0}),
     Case("QuantizeLinear", "QuantizeLinear", (f(3, 8), np.float32(0.1), np.uint8(3)), {"axis": 1}, codes=True),
     Case("QuantizeLinear/long", "QuantizeLinear", (f(64, 513), np.float32(0.1), np.uint8(3)), {"axis": 1}, codes=True),
     Case("QuantizeLinear/axis", "QuantizeLinear", (f(3, 8), positive(8), u8(8)), {"axis": 1}, codes=True, lawful=_changes("input 0 without")),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import onnx
 import onnx.helper as oh
 import pytest
 from onnx import numpy_helper
@@ -179,17 +178,50 @@ CASES = {
 }  # fmt: skip
 
 
-def model_of(op, inputs, outputs, attributes):
-    """Make a model whose floats are fed with open sizes; all else is constant."""
+CODES = whole(255, 2, 3, 8, 7)
+POINTS = [np.array(0.1, np.float32), np.array(3, np.uint8)] * 3
+#: Operators over bytes: their inputs of several axes are fed.
+OF_BYTES = {
+    "QLinearAdd": ([CODES, *POINTS[:2], whole(255, 3, 1, 7), *POINTS[:4]], {}),
+    "QLinearMul": ([CODES, *POINTS[:2], whole(255, 4, 1, 3, 1, 7), *POINTS[:4]], {}),
+    "QLinearSigmoid": ([CODES, *POINTS[:4]], {}),
+    "QLinearLeakyRelu": ([CODES, *POINTS[:4]], {}),
+    "QLinearConcat": ([*POINTS[:2], CODES, *POINTS[:2], whole(255, 2, 5, 8, 7), *POINTS[:2]], {"axis": 1}),
+    "QLinearGlobalAveragePool": ([CODES, *POINTS[:4]], {}),
+    "QLinearAveragePool": ([CODES, *POINTS[:4]], {"kernel_shape": [3, 2], "strides": [2, 2], "pads": [1, 0, 1, 1], "ceil_mode": 1}),
+    "QLinearConv": ([CODES, *POINTS[:2], whole(255, 4, 3, 3, 3), *POINTS[:4]], {"strides": [2, 1], "pads": [1, 1, 0, 1]}),
+    "QGemm": ([whole(255, 4, 9), *POINTS[:2], whole(255, 6, 9), *POINTS[:2], None, *POINTS[:2]], {"transB": 1}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("op", OF_BYTES)
+def test_sizes_of_bytes_are_known_at_planning_and_are_onnxruntimes(op):
+    inputs, attributes = OF_BYTES[op]
+    model, feeds = model_of(op, inputs, 1, attributes, np.uint8)
+    pipeline = Pipeline.open(model, providers=["cpu"])
+    plan = pipeline.plan({n: x.shape for n, x in feeds.items()})
+    (got,) = pipeline.run(feeds)
+    pipeline.close()
+    (want,) = peer(op, inputs, opset=21, domain=DOMAIN, **attributes)
+    assert plan.types["y0"] == TensorType("uint8", want.shape)
+    assert np.abs(got.astype(int) - want.astype(int)).max() <= 1
+    steps = [step for step in plan.steps if isinstance(step, Segment)]
+    assert [step.sizes_at_run for step in steps] == [False]
+
+
+def model_of(op, inputs, outputs, attributes, kind=np.float32):
+    """Make a model whose floats, or other arrays of axes, are fed; all else is constant."""
     attributes = {k: v for k, v in attributes.items() if k != "domain"}
     node = node_of(op, inputs, outputs, DOMAIN, **attributes)
     given, constants, feeds = [], [], {}
     for name, x in zip(node.input, inputs, strict=True):
         if x is None:
             continue
-        if x.dtype == np.float32:
+        packed = op in ("QLinearConv", "QGemm") and name == "x3"
+        if x.dtype == kind and (kind == np.float32 or x.ndim > 1) and not packed:
             sizes = [f"{name}_{i}" for i in range(x.ndim)]
-            given.append(oh.make_tensor_value_info(name, onnx.TensorProto.FLOAT, sizes))
+            dtype = oh.np_dtype_to_tensor_dtype(x.dtype)
+            given.append(oh.make_tensor_value_info(name, dtype, sizes))
             feeds[name] = x
         else:
             constants.append(numpy_helper.from_array(x, name))
@@ -228,8 +260,11 @@ def test_every_foreign_operator_of_the_table_has_a_case():
     named = {case[0] for case in CASES.values()}
     every = [op.split("::") for op in TABLE.operators() if "::" in op]
     foreign = {op for domain, op in every if domain == DOMAIN}
-    # The layer normalization is sized as ONNX's own operator of that name is.
-    assert foreign - named == {"SimplifiedLayerNormalization"}
+    # The layer normalization is sized as ONNX's own operator of that name is; softmax,
+    # of its input's size, is in the tests of the linear operators.
+    assert foreign - named - set(OF_BYTES) == {
+        "SimplifiedLayerNormalization", "QLinearSoftmax",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("axis", [-1, 1])

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx.helper as oh
+import onnxruntime as ort
 import pytest
+from onnx import TensorProto, numpy_helper
 from tests.cpu.rewritten import Both, model_of
+
+from seamline.pipeline import Pipeline
 
 R = np.random.default_rng(17)
 CONTRIB, OWN = "com.microsoft::", "seamline::"
@@ -160,3 +165,62 @@ def test_nothing_is_rewritten_below_the_extended_level():
     both = Both(model, {"x": normal(2, 24)}, "basic")
     assert both.ops["MatMulInteger"] == 1
     both.are_alike()
+
+
+def attention_of_bytes(mask, past=False, unidirectional=0):
+    inputs = ["x", "w", "b", "xs", "ws", "mask" if mask is not None else "", "xz", "wz"]
+    outputs = ["y"] + (["present"] if past else [])
+    node = oh.make_node(
+        "QAttention", inputs, outputs, "it", domain="com.microsoft", num_heads=4,
+        unidirectional=unidirectional,
+    )  # fmt: skip
+    constants = {
+        "w": R.integers(-63, 64, (16, 48)).astype(np.int8), "b": normal(48),
+        "xs": np.array([0.02], np.float32), "xz": np.array([120], np.uint8),
+        "ws": np.array([0.01], np.float32), "wz": np.array([0], np.int8),
+    }  # fmt: skip
+    if mask is not None:
+        constants["mask"] = mask
+    x = oh.make_tensor_value_info("x", TensorProto.UINT8, (2, 6, 16))
+    results = [oh.make_tensor_value_info("y", TensorProto.FLOAT, (2, 6, 16))]
+    results += [oh.make_empty_tensor_value_info(name) for name in outputs[1:]]
+    stored = [numpy_helper.from_array(v, k) for k, v in constants.items()]
+    graph = oh.make_graph([node], "g", [x], results, stored)
+    imports = [oh.make_opsetid("", 17), oh.make_opsetid("com.microsoft", 1)]
+    return oh.make_model(graph, opset_imports=imports, ir_version=8)
+
+
+MASKS = {
+    "none": None,
+    "lengths": np.array([4, 6], np.int32),
+    "keys": (np.arange(6) < np.array([[5], [3]])).astype(np.int32),
+}
+
+
+@pytest.mark.parametrize("name", MASKS)
+@pytest.mark.parametrize("unidirectional", [0, 1])
+def test_attention_of_bytes_is_a_product_and_attention(name, unidirectional):
+    model = attention_of_bytes(MASKS[name], unidirectional=unidirectional)
+    feeds = {"x": R.integers(0, 256, (2, 6, 16)).astype(np.uint8)}
+    peer = ort.InferenceSession(
+        model.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    (want,) = peer.run(None, feeds)
+    pipeline = Pipeline.open(model, graph_optimization_level="all")
+    for _ in range(3):
+        (got,) = pipeline.run(feeds)
+    ops = {node.op_type for node in pipeline.graph.nodes}
+    pipeline.close()
+    assert {"MatMulIntegerToFloat", "MultiHeadAttention"} <= ops
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+
+
+def test_attention_of_bytes_that_gives_a_cache_is_left_and_said_so():
+    model = attention_of_bytes(None, past=True)
+    pipeline = Pipeline.open(
+        model, graph_optimization_level="all", providers=["cpu", "onnxruntime"]
+    )
+    assert [one.why for one in pipeline.optimized.left] == [
+        "it keeps keys and values of before"
+    ]
+    pipeline.close()

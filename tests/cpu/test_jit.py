@@ -306,3 +306,42 @@ def test_what_an_intrinsic_closes_over_is_in_the_key_and_found_again(folder):
         assert [function(5) for function in made.made] == [6, 7, 10, 5]
         for function in made.made:
             assert (sum(function.stats.cache_hits.values()) == 1) is cached
+
+
+CLOSURES = """
+import sys
+import numpy as np
+from seamline_cpu.commands import bind, command
+from seamline_cpu.jit import jit
+
+def times(factor):
+    @jit
+    def inner(x):
+        total = 0
+        for i in range(x):
+            total += i % factor
+        return total
+
+    def run(a, share, shares):
+        a[1] = inner(a[0])
+
+    return command(run)
+
+for factor in map(int, sys.argv[1:]):
+    values = np.array([50, -1], np.int64)
+    bind(times(factor), values, 1)()
+    print(values[1] == sum(i % factor for i in range(50)), end=" ")
+"""
+
+
+def test_a_closure_from_the_cache_is_not_taken_for_one_compiled_here(tmp_path):
+    script = tmp_path / "closures.py"
+    script.write_text(CLOSURES)
+    for factors in (["7"], ["3", "7"], ["7", "3"]):
+        done = subprocess.run(
+            [sys.executable, str(script), *factors], text=True, check=True,
+            capture_output=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(CORE)]),
+                 "NUMBA_CACHE_DIR": str(tmp_path / "cache")},
+        )  # fmt: skip
+        assert done.stdout.split() == ["True"] * len(factors)

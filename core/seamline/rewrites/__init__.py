@@ -15,6 +15,7 @@ from seamline.rewrites import (
     normalizations,
     products,
     quantized,
+    quantized_attention,
     quantized_products,
     rotary,
     skips,
@@ -41,7 +42,7 @@ BASIC: Rules = _together(cleanup.RULES, convolutions.RULES)
 #: In stages: bytes stay bytes where they can; patterns become operators before these are
 #: fused into what comes first.
 EXTENDED: tuple[Rules, ...] = (
-    quantized.RULES,
+    _together(quantized.RULES, quantized_attention.RULES),
     _together(quantized_products.RULES, dequantized.RULES),
     _together(
         attention.RULES,

@@ -23,7 +23,7 @@ from numba.core.compiler_lock import global_compiler_lock
 from seamline_cpu.atomics import launch, run_alone, run_list
 from seamline_cpu.crew import close, crew
 from seamline_cpu.ir import types
-from seamline_cpu.jit_cache import attach
+from seamline_cpu.jit_cache import attach, named
 
 __all__ = [
     "Command",
@@ -75,7 +75,7 @@ def command(function: Callable[..., None]) -> Command:
     ``arguments`` is a C array of int64; ``floats(arguments[i])`` and its like of
     :mod:`seamline_cpu.atomics` take an address for an array. It must not raise.
     """
-    made = Command(function)
+    made = Command(named(function))
     _made.append(made)
     return made
 

@@ -130,6 +130,12 @@ class Nested:
     outer: Transform
     filters: int
 
+    @classmethod
+    def of(cls, taps: int, runs: int, filters: int = 1) -> Nested:
+        """Give short filters of some taps, of which runs of one, two or three are joined."""
+        outer = transform_of(runs, 2 if runs > 1 else 1)
+        return cls(transform_of(taps, 4), outer, filters)
+
     @property
     def points(self) -> int:
         """Give the products for one group of outputs, channel and filter that is left."""
@@ -161,11 +167,11 @@ class Nested:
 @functools.cache
 def nested(taps: int) -> Nested:
     """Give how a row of at least three taps is cut."""
-    inner = transform_of(taps if 3 <= taps <= 5 else 4, 4)
-    filters = -(-taps // inner.taps)
-    if filters in (2, 3):
-        return Nested(inner, transform_of(filters, 2), 1)
-    return Nested(inner, transform_of(1, 1), filters)
+    inner = taps if 3 <= taps <= 5 else 4
+    filters = -(-taps // inner)
+    return (
+        Nested.of(inner, filters) if filters in (2, 3) else Nested.of(inner, 1, filters)
+    )
 
 
 def _powers(points: tuple[tuple[int, int], ...], count: int) -> Matrix:

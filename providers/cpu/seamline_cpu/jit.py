@@ -17,7 +17,7 @@ from numba.extending import intrinsic
 
 from seamline_cpu.inlined import Inlining
 from seamline_cpu.ir import compiler
-from seamline_cpu.jit_cache import attach
+from seamline_cpu.jit_cache import attach, named
 
 __all__ = ["compiled", "fused", "inlined", "jit", "native"]
 
@@ -74,6 +74,7 @@ def compiled(
     targeted: dict[str, Any] = {"nopython": True, "nogil": True, "error_model": "numpy"}
     if fastmath:
         targeted["fastmath"] = set(fastmath)
+    function = named(function)
     made: Any = Inlining(function, targetoptions=targeted, pipeline_class=pipeline)
     attach(made, function)
     return made  # type: ignore[no-any-return]

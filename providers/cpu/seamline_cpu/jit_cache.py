@@ -20,14 +20,16 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from types import FunctionType
-from typing import Any
+from typing import Any, TypeVar
 
 import numba
 import numpy as np
 
 from seamline_cpu.ir import caching, config
 
-__all__ = ["SafeCache", "attach", "counts", "folders"]
+__all__ = ["SafeCache", "attach", "counts", "folders", "named"]
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 _DIGEST = 32
 _SUFFIX = ".nbc"
@@ -53,6 +55,19 @@ def attach(dispatcher: Any, function: Callable[..., Any]) -> None:
     except (RuntimeError, OSError, AttributeError) as error:
         # "No locator": neither beside the source nor in the user's own folder.
         _warn_once(os.path.dirname(function.__code__.co_filename), error)
+
+
+def named(function: F) -> F:
+    """
+    Name a function that closes over something by what that is, and give it.
+
+    Numba names compiled code by the function and a number that counts in each process.
+    Two closures of one factory, one compiled here and one loaded from disk, may then have
+    one name, and LLVM would link calls of the second to the first.
+    """
+    if function.__closure__:
+        function.__qualname__ = f"{function.__qualname__}_{_stamp(function)[:16]}"
+    return function
 
 
 class _ReadOnly(caching.InTreeCacheLocator):  # type: ignore[misc]

@@ -9,28 +9,18 @@ read them.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
 from seamline_cpu.integer_tiles import VARIANT
-from seamline_cpu.integer_transforms import nested
+from seamline_cpu.integer_transforms import Nested
 from seamline_cpu.ir import types
 from seamline_cpu.jit import native
 from seamline_cpu.tiles import COLUMNS, LANES, ROWS
 from seamline_cpu.vectors import I16, I32, Vectors, vector
 
-__all__ = [
-    "gathered_3",
-    "gathered_4",
-    "gathered_5",
-    "gathered_7",
-    "gathered_11",
-    "spread_3",
-    "spread_4",
-    "spread_5",
-    "spread_7",
-    "spread_11",
-]
+__all__ = ["gather_tile", "spread_tile"]
 
 _WIDTH = 4 * LANES
 _WORDS = vector(I32, LANES)
@@ -51,36 +41,52 @@ def _combined(v: Vectors, values: Sequence[Any], factors: Sequence[int]) -> Any:
     return total
 
 
-def _spread(taps: int) -> Any:
-    form = nested(taps)
+def _emit_spread(v: Vectors, form: Nested, args: Any) -> None:
+    source, pitch, target, apart, count = args
     inner, outer = form.inner, form.outer
 
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        source, pitch, target, apart, count = args
-        v = Vectors(builder, VARIANT.variant)
+    def body(index: Any, carried: list[Any]) -> list[Any]:
+        shift = v.times(index, _WIDTH)
+        here = v.add(source, shift)
+        inputs = []
+        for i in range(inner.points + inner.count * (outer.points - 1)):
+            past, phase = divmod(i, form.outputs)
+            place = v.add(here, v.times(pitch, phase), 4 * past)
+            inputs.append(v.cast(v.load(_WORDS, place), I16))
+        for k, row in enumerate(inner.inputs):
+            runs = [
+                _combined(v, inputs[at : at + inner.points], row)
+                for at in range(0, inner.count * outer.points, inner.count)
+            ]
+            for j, across in enumerate(outer.inputs):
+                to = v.add(target, v.times(apart, j * inner.points + k), shift)
+                v.store(v.cast(_combined(v, runs, across), I32), to)
+        return []
 
-        def body(index: Any, carried: list[Any]) -> list[Any]:
-            shift = v.times(index, _WIDTH)
-            here = v.add(source, shift)
-            inputs = []
-            for i in range(inner.points + inner.count * (outer.points - 1)):
-                past, phase = divmod(i, form.outputs)
-                place = v.add(here, v.times(pitch, phase), 4 * past)
-                inputs.append(v.cast(v.load(_WORDS, place), I16))
-            for k, row in enumerate(inner.inputs):
-                runs = [
-                    _combined(v, inputs[at : at + inner.points], row)
-                    for at in range(0, inner.count * outer.points, inner.count)
-                ]
-                for j, across in enumerate(outer.inputs):
-                    to = v.add(target, v.times(apart, j * inner.points + k), shift)
-                    v.store(v.cast(_combined(v, runs, across), I32), to)
-            return []
+    v.loop(count, [], body)
 
-        v.loop(count, [], body)
-        return context.get_dummy_value()
 
-    return types.void(*[types.int64] * 5), generate
+@functools.cache
+def spread_tile(taps: int, runs: int) -> Any:
+    """
+    Make the intrinsic that transforms the inputs of a row, for :meth:`Nested.of` these.
+
+    Its arguments are int64: the phases' address and the bytes between them, where the
+    points are written and the bytes between those, and how many vectors of groups of
+    outputs there are.
+    """
+
+    def tile(
+        context: Any, source: Any, pitch: Any, target: Any, apart: Any, count: Any
+    ) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            v = Vectors(builder, VARIANT.variant)
+            _emit_spread(v, Nested.of(taps, runs), args)
+            return context.get_dummy_value()
+
+        return types.void(*[types.int64] * 5), generate
+
+    return native(tile)
 
 
 def _interleaved(v: Vectors, values: list[Any]) -> Any:
@@ -93,9 +99,8 @@ def _interleaved(v: Vectors, values: list[Any]) -> Any:
     return v.shuffle(even, order, odd)
 
 
-def _outputs(taps: int, v: Vectors, sums: list[Any], start: Any) -> list[Any]:
+def _outputs(v: Vectors, form: Nested, sums: list[Any], start: Any) -> list[Any]:
     """Give the outputs of all points' sums, in their order."""
-    form = nested(taps)
     inner, outer = form.inner, form.outer
     made = []
     for o in range(outer.count):
@@ -114,106 +119,41 @@ def _outputs(taps: int, v: Vectors, sums: list[Any], start: Any) -> list[Any]:
     return made
 
 
-def _gathered(taps: int) -> Any:
-    form = nested(taps)
+def _emit_gather(v: Vectors, form: Nested, args: Any) -> None:
+    source, bias, target = args
     size = 4 * ROWS * COLUMNS
 
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        source, bias, target = args
-        v = Vectors(builder, VARIANT.variant)
+    def body(index: Any, carried: list[Any]) -> list[Any]:
+        start = v.broadcast(I32, v.add(bias, v.times(index, 4)), LANES)
+        line = v.add(source, v.times(index, 4 * COLUMNS))
+        out = v.add(target, v.times(index, 4 * form.outputs * COLUMNS))
+        for half in range(2):
+            sums = [
+                v.load(_WORDS, v.add(line, k * size + half * _WIDTH))
+                for k in range(form.points)
+            ]
+            made = _outputs(v, form, sums, start)
+            v.store(_interleaved(v, made), v.add(out, half * form.outputs * _WIDTH))
+        return []
 
-        def body(index: Any, carried: list[Any]) -> list[Any]:
-            start = v.broadcast(I32, v.add(bias, v.times(index, 4)), LANES)
-            line = v.add(source, v.times(index, 4 * COLUMNS))
-            out = v.add(target, v.times(index, 4 * form.outputs * COLUMNS))
-            for half in range(2):
-                sums = [
-                    v.load(_WORDS, v.add(line, k * size + half * _WIDTH))
-                    for k in range(form.points)
-                ]
-                made = _outputs(taps, v, sums, start)
-                v.store(_interleaved(v, made), v.add(out, half * form.outputs * _WIDTH))
-            return []
-
-        v.loop(v.constant(source.type, ROWS), [], body)
-        return context.get_dummy_value()
-
-    return types.void(*[types.int64] * 3), generate
+    v.loop(v.constant(source.type, ROWS), [], body)
 
 
-@native
-def spread_3(
-    context: Any, source: Any, pitch: Any, target: Any, apart: Any, count: Any
-) -> Any:
+@functools.cache
+def gather_tile(taps: int, runs: int) -> Any:
     """
-    Transform the inputs of a row of three taps, ``count`` vectors of groups of outputs.
+    Make the intrinsic that makes outputs of the points' tiles, for :meth:`Nested.of` these.
 
-    Phases lie ``pitch`` bytes apart, the points written ``apart`` bytes.
+    Its arguments are int64: the tiles, which follow one another; each row's bias; and where
+    ``ROWS`` rows of outputs of ``COLUMNS`` groups go, int32.
     """
-    return _spread(3)
 
+    def tile(context: Any, source: Any, bias: Any, target: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            v = Vectors(builder, VARIANT.variant)
+            _emit_gather(v, Nested.of(taps, runs), args)
+            return context.get_dummy_value()
 
-@native
-def spread_4(
-    context: Any, source: Any, pitch: Any, target: Any, apart: Any, count: Any
-) -> Any:
-    """As :func:`spread_3`, for filters of four taps that stay apart."""
-    return _spread(4)
+        return types.void(*[types.int64] * 3), generate
 
-
-@native
-def spread_5(
-    context: Any, source: Any, pitch: Any, target: Any, apart: Any, count: Any
-) -> Any:
-    """As :func:`spread_3`, for five taps."""
-    return _spread(5)
-
-
-@native
-def spread_7(
-    context: Any, source: Any, pitch: Any, target: Any, apart: Any, count: Any
-) -> Any:
-    """As :func:`spread_3`, for six to eight taps."""
-    return _spread(7)
-
-
-@native
-def spread_11(
-    context: Any, source: Any, pitch: Any, target: Any, apart: Any, count: Any
-) -> Any:
-    """As :func:`spread_3`, for nine to twelve taps."""
-    return _spread(11)
-
-
-@native
-def gathered_3(context: Any, source: Any, bias: Any, target: Any) -> Any:
-    """
-    Make outputs of the points' tiles, which follow one another at ``source``, for three taps.
-
-    ``target`` takes ``ROWS`` rows of outputs of ``COLUMNS`` groups, int32; each row's bias is added.
-    """
-    return _gathered(3)
-
-
-@native
-def gathered_4(context: Any, source: Any, bias: Any, target: Any) -> Any:
-    """As :func:`gathered_3`, for four taps."""
-    return _gathered(4)
-
-
-@native
-def gathered_5(context: Any, source: Any, bias: Any, target: Any) -> Any:
-    """As :func:`gathered_3`, for five taps."""
-    return _gathered(5)
-
-
-@native
-def gathered_7(context: Any, source: Any, bias: Any, target: Any) -> Any:
-    """As :func:`gathered_3`, for six to eight taps."""
-    return _gathered(7)
-
-
-@native
-def gathered_11(context: Any, source: Any, bias: Any, target: Any) -> Any:
-    """As :func:`gathered_3`, for nine to twelve taps."""
-    return _gathered(11)
+    return native(tile)

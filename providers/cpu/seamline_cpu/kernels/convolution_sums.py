@@ -130,21 +130,22 @@ def _form(call: Call, weights: int, window: Window) -> str:
         return "pairs"
     each = w.shape[0] // call.attr("group", 1)
     fours = group_of(variant_for(call.options)) == 4
-    asked = "transformed" if suits_transformed(window, w.shape[1], each) else ""
-    # VNNI's four products an instruction are what a transform of few taps saves.
-    if asked and fours and window.kernel[2] < _TRANSFORMED_FROM:
-        asked = ""
-    if not asked and not fours:
+    transforms = suits_transformed(window, w.shape[1], each)
+    if not transforms and not fours:
         return "pairs"
+    short = window.kernel[2] < _TRANSFORMED_FROM
 
     def suits() -> str:
         wide = _centred(known, call.constant(zero))
-        if asked and sums_fit(wide, window):
-            return asked
         fit = not wide.size or (wide.min() >= -128 and wide.max() <= 127)
+        # VNNI's four products an instruction are what a transform of few taps saves.
+        if fours and fit and (short or not transforms):
+            return "fours"
+        if transforms and sums_fit(wide, window):
+            return "transformed"
         return "fours" if fours and fit else "pairs"
 
-    tag = f"form of {window.kernel} for {asked} {fours}"
+    tag = f"form of {window.kernel} {window.outs} {fours}"
     return str(call.resident(tag, _indices(call, weights, zero), suits))
 
 

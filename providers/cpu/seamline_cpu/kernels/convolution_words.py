@@ -36,11 +36,12 @@ from seamline_cpu.tiles import COLUMNS, ROWS
 __all__ = ["bind_words"]
 
 _Array = np.ndarray[Any, Any]
+_ENDED = 96 << 10  # bytes of sums that end together, while they are in the cache
 _SHARED_FROM = 60_000  # multiply-adds from which more threads pay
 
 (_X, _W, _B, _Y, _SCRATCH, _STRIDE, _IMAGES, _GROUPS, _C, _OC, _H, _WIDTH, _OH, _OW, _SH,
  _SW, _PH, _PW, _ROWS, _COLS, _HELD, _PITCH, _PLANE, _OFFSETS, _DEPTH, _SPLITS, _FLAT,
- _ZERO, _SIGN, _COUNTER, _TOTALS, _END, _PLANES) = range(33)  # fmt: skip
+ _ZERO, _SIGN, _COUNTER, _TOTALS, _END, _PLANES, _CHUNK) = range(34)  # fmt: skip
 
 
 @functools.cache
@@ -108,6 +109,9 @@ def _tiles(variant: str, group: int) -> Any:
                   corner: int, base: int) -> None:  # fmt: skip
         pixels, deep, pitch = a[_OH] * a[_OW], a[_DEPTH], a[_PITCH]
         rows, width = min(a[_ROWS], a[_OH] - first), min(a[_COLS], a[_OW] - start)
+        if pitch == a[_OW]:  # nothing lies between rows: they are one
+            rows, width = 1, rows * width
+            pitch = width
         count = (a[_OC] + ROWS - 1) // ROWS
         lines = 1 if a[_FLAT] != 0 else rows
         length = (rows - 1) * pitch + width if a[_FLAT] != 0 else width
@@ -168,13 +172,15 @@ def _words(variant: str, group: int) -> Command:
                     )
                 held = place
             low, high = count * split // a[_SPLITS], count * (split + 1) // a[_SPLITS]
-            run_tiles(a, which, low, high, first, start, corner, base)
-            if a[_END] != 0:
-                end_block(
-                    longs(a[_END]), which, low * ROWS, min(high * ROWS, a[_OC]), first,
-                    min(a[_ROWS], a[_OH] - first), start, min(a[_COLS], a[_OW] - start),
-                    corner + a[_PLANES],
-                )  # fmt: skip
+            for t in range(low, high, a[_CHUNK]):
+                end = min(t + a[_CHUNK], high)
+                run_tiles(a, which, t, end, first, start, corner, base)
+                if a[_END] != 0:
+                    end_block(
+                        longs(a[_END]), which, t * ROWS, min(end * ROWS, a[_OC]), first,
+                        min(a[_ROWS], a[_OH] - first), start,
+                        min(a[_COLS], a[_OW] - start), corner + a[_PLANES],
+                    )  # fmt: skip
             unit = fetch_add(a[_COUNTER], 1)
 
     return command(run)
@@ -226,6 +232,7 @@ def bind_words(
     in_one = blocks.pitch * (6 * offsets.size + 100)
     counter = np.zeros(8, np.int64)
     end = None if ending is None else ending.arguments(groups, window.outs[2])
+    chunk = max(1, tiles if end is None else _ENDED // (4 * ROWS * blocks.pixels))
     addresses = [0 if one is None else one.ctypes.data for one in (totals, end)]
     arguments = [
         x.ctypes.data, packed.ctypes.data, bias.ctypes.data, out.ctypes.data,
@@ -234,7 +241,7 @@ def bind_words(
         *window.strides[1:], *window.begins[1:], blocks.rows, blocks.columns, blocks.held,
         blocks.pitch, blocks.stride, offsets.ctypes.data, offsets.size, splits,
         in_one < by_rows, point.ctypes.data, 128 if x.dtype == np.int8 else 0,
-        counter.ctypes.data, *addresses, blocks.nbytes,
+        counter.ctypes.data, *addresses, blocks.nbytes, chunk,
     ]  # fmt: skip
     kept = (x, packed, bias, out, scratch, offsets, counter, point, ending, end, totals)
     return in_units(bind(_words(variant, group), arguments, shares, keep=kept), counter)

@@ -27,25 +27,30 @@ _DOMAIN = "com.microsoft"
 _PACKED = {3: "B", 5: "the zero point of B"}
 
 
+_singles = single(1, 2, 7, 8, needed=(1,))
+
+
 def _unfit(view: NodeView) -> str | None:
     for index, name in _PACKED.items():
         if view.has_input(index) and view.constant(index) is None:
             return f"{name} (input {index}) is not constant: it is packed when the session is built"
     if view.attributes.get("transA", 0):
         return "its transA is 1, and rows of A are multiplied as they lie"
+    if not view.has_input(4) or view.has_input(8) > view.has_input(7):
+        return "the scale of B is left out, or that of Y while its zero point is there"
     alpha = view.attributes.get("alpha", 1.0)
     if alpha != 1.0 and view.constant(1) is None:
         return f"its alpha is {alpha}, and the scale of A is not constant"
     a, b = dims(view, 0), dims(view, 3)
     if a is None or b is None:
-        return single(1, 2, 7, 8)(view)
+        return _singles(view)
     if len(a) != 2 or len(b) != 2:
         return f"A has {len(a)} axes and B has {len(b)}, not 2"
     depth, wide = b[::-1] if view.attributes.get("transB", 0) else b
     every = ((), (1,), (wide,))
     return (
         unlike(view, 0, "A", (a[0], depth))
-        or single(1, 2, 7, 8)(view)
+        or _singles(view)
         or unlike(view, 4, "scale of B", *every)
         or unlike(view, 5, "zero point of B", *every)
         or unlike(view, 6, "C", (wide,), (1, wide))

@@ -18,7 +18,7 @@ from seamline.tensors import Dim, TensorType, ValueType
 from seamline_cpu.atomics import bytes_at, floats
 from seamline_cpu.binding import nothing
 from seamline_cpu.commands import bind, command
-from seamline_cpu.kernels.fitting import Check, all_of, unlike
+from seamline_cpu.kernels.fitting import Check, unlike
 from seamline_cpu.kernels.linear_commands import point_of
 from seamline_cpu.kernels.quantize_loops import code_of
 from seamline_cpu.kernels.rows import elementwise, threads_of
@@ -103,11 +103,13 @@ def _pairs(a: Any, share: int, shares: int) -> None:
             _by_number(op, y, v, out, sign, of_b, q, scale, zero)
 
 
-def single(*indices: int) -> Check:
-    """Give the check that scales and zero points are of one element."""
+def single(*indices: int, needed: tuple[int, ...] = ()) -> Check:
+    """Give the check that scales and zero points have one element, and some are there."""
 
     def check(view: NodeView) -> str | None:
         for index in indices:
+            if index in needed and not view.has_input(index):
+                return f"its input {index} is left out"
             if reason := unlike(view, index, f"input {index}", (), (1,)):
                 return reason
         return None
@@ -173,7 +175,7 @@ def _bind(call: Call, op: int) -> Run:
     return bind(_pairs, arguments, shares, keep=(inputs, out))
 
 
-_unfit = all_of(single(1, 2, 4, 5, 6, 7))
+_unfit = single(1, 2, 4, 5, 6, 7, needed=(1, 4, 6))
 
 
 @TABLE.kernel(

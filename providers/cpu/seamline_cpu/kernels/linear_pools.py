@@ -45,7 +45,13 @@ def _too_many_axes(view: NodeView) -> str | None:
     return f"its input has {len(shape or ())} axes, not 3 to 5" if many else None
 
 
-_points = single(1, 2, 3, 4)
+def _no_pixels(view: NodeView) -> str | None:
+    shape = dims(view, 0)
+    none = shape is not None and 0 in shape[2:]
+    return f"its input is {list(shape or ())}, which has no pixels" if none else None
+
+
+_points = single(1, 2, 3, 4, needed=(1, 3))
 
 
 @TABLE.kernel(
@@ -86,7 +92,7 @@ def _means(a: Any, share: int, shares: int) -> None:
 
 @TABLE.kernel(
     "QLinearGlobalAveragePool", domain=_DOMAIN, dtypes=BYTES,
-    when=all_of(_channels_last, _points), variant="commands",
+    when=all_of(_channels_last, _no_pixels, _points), variant="commands",
     because="a channel's codes are added as integers",
 )  # fmt: skip
 def qlinear_global_average_pool(call: Call) -> Run:

@@ -20,6 +20,7 @@ from seamline_cpu.atomics import bytes_at, floats
 from seamline_cpu.binding import in_order, nothing
 from seamline_cpu.commands import Native, bind, command
 from seamline_cpu.jit import jit
+from seamline_cpu.kernels.fitting import all_of, dims, unlike
 from seamline_cpu.kernels.linear_commands import point_of
 from seamline_cpu.kernels.linear_elementwise import BYTES, single
 from seamline_cpu.kernels.quantize_loops import code_of
@@ -98,7 +99,7 @@ def _bind_unary(call: Call, op: int, alpha: float = 0.0) -> Run:
 
 
 @TABLE.kernel(
-    "QLinearSigmoid", domain=_DOMAIN, dtypes=BYTES, when=single(1, 2, 3, 4),
+    "QLinearSigmoid", domain=_DOMAIN, dtypes=BYTES, when=single(1, 2, 3, 4, needed=(1, 3)),
     variant="commands", because="a table of all bytes",
 )  # fmt: skip
 def qlinear_sigmoid(call: Call) -> Run:
@@ -107,7 +108,7 @@ def qlinear_sigmoid(call: Call) -> Run:
 
 
 @TABLE.kernel(
-    "QLinearLeakyRelu", domain=_DOMAIN, dtypes=BYTES, when=single(1, 2, 3, 4),
+    "QLinearLeakyRelu", domain=_DOMAIN, dtypes=BYTES, when=single(1, 2, 3, 4, needed=(1, 3)),
     variant="commands", because="a table of all bytes",
 )  # fmt: skip
 def qlinear_leaky_relu(call: Call) -> Run:
@@ -122,9 +123,30 @@ def _unfit_concat(view: NodeView) -> str | None:
     kinds = [view.tensor(i) for i in range(2, count, 3)]
     if any(k is not None and k.dtype not in BYTES for k in kinds):
         return "a tensor of it is not of bytes"
-    if reason := single(0, 1)(view):
+    scales = [i for i in range(count) if i % 3 == 0]
+    points = [i for i in range(count) if i % 3 == 1]
+    if reason := single(*scales, *points, needed=tuple(scales))(view):
         return reason
-    return single(*[i for i in range(2, count) if i % 3 != 2])(view)
+    shapes = [dims(view, i) for i in range(2, count, 3)]
+    known = [shape for shape in shapes if shape is not None]
+    if not known:
+        return None
+    axis, rank = view.attributes.get("axis", 0), len(known[0])
+    if not -rank <= axis < rank:
+        return f"axis {axis} is outside of tensors of {rank} axes"
+    form = tuple(None if i == axis % rank else n for i, n in enumerate(known[0]))
+    for i in range(2, count, 3):
+        if reason := unlike(view, i, f"input {i}", form):
+            return reason
+    return None
+
+
+def _unfit_softmax(view: NodeView) -> str | None:
+    shape, old = dims(view, 0), view.attributes.get("opset", 13) < 13
+    axis = view.attributes.get("axis", 1 if old else -1)
+    if shape is not None and not -len(shape) <= axis < len(shape):
+        return f"axis {axis} is outside of a tensor of {len(shape)} axes"
+    return None
 
 
 @TABLE.kernel(
@@ -177,7 +199,8 @@ def _softmax(a: Any, share: int, shares: int) -> None:
 
 
 @TABLE.kernel(
-    "QLinearSoftmax", domain=_DOMAIN, dtypes=BYTES, when=single(1, 2, 3, 4),
+    "QLinearSoftmax", domain=_DOMAIN, dtypes=BYTES,
+    when=all_of(_unfit_softmax, single(1, 2, 3, 4, needed=(1, 3))),
     variant="commands", because="exponentials of 256 differences are a table",
 )  # fmt: skip
 def qlinear_softmax(call: Call) -> Run:

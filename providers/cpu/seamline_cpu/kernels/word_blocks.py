@@ -106,6 +106,11 @@ class WordBlocks:
         return -(-height // self.rows) * -(-width // self.columns)
 
     @property
+    def pixels(self) -> int:
+        """Give the pixels of a block's output."""
+        return self.rows * self.columns
+
+    @property
     def nbytes(self) -> int:
         """Give the scratch of one share, without what its ending takes."""
         return -(-(HEAD + 4 * self.words * self.stride) // 64) * 64
