@@ -6,7 +6,8 @@ Times MatMulNBits beside onnxruntime: every variant that is here, in turns, with
 
 Ours is the list of commands that a recorded segment replays, over fixed memory; theirs is a
 session's run over bound memory. A turn rests, so that the other's workers have gone to
-sleep, runs once unmeasured and then a few times.
+sleep (onnxruntime's spin for more than 10 ms after a run: whoever came next had a core and a
+half), runs unmeasured until its own are awake, and then a few times.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from seamline_cpu.commands import bind, command
 from seamline_cpu.instruction_sets import lacking
 from seamline_cpu.ir import types
 from seamline_cpu.jit import native
+from seamline_cpu.kernels.nbits_amx import from_rows
 from seamline_cpu.kernels.nbits_choice import VARIANTS, choice, is_int8
 from seamline_cpu.kernels.nbits_layout import Source, pack
 from seamline_cpu.kernels.nbits_product import Product, padded_bias
@@ -33,7 +35,7 @@ from seamline_cpu.vectors import I32, I64, Vectors, vector
 #: (N, K): a small model's, its widest, two of 7 billion weights, and a head of 32 billion's.
 SHAPES = [(576, 1536), (4864, 896), (4096, 4096), (11008, 4096), (152064, 5120)]
 ROWS = [1, 2, 5, 16, 128, 512]
-BLOCK, REST, BURST, LARGE = 32, 0.01, 5, 10**9
+BLOCK, REST, AWAKE, BURST, LARGE = 32, 0.06, 0.0005, 5, 10**9
 _VECTOR = "avx2" if lacking("avx2") is None else "portable"
 
 
@@ -126,15 +128,18 @@ def in_bursts(contestants, rounds, burst):
     """
     Time functions in turns: rest, then ``burst`` times.
 
-    Bursts of more than one begin with a run that is not measured, as sleeping workers have
-    to be woken.
+    Bursts of more than one begin with runs that are not measured, for ``AWAKE`` seconds: a
+    worker takes longer to wake than the smallest products do.
     """
     samples = {name: [] for name in contestants}
     for turn in range(rounds + 1):
         for name, function in contestants.items():
             time.sleep(REST)
-            if burst > 1 or not turn:
+            end = time.perf_counter() + AWAKE
+            while burst > 1 or not turn:
                 function()
+                if time.perf_counter() > end:
+                    break
             for _ in range(burst if turn else 0):  # the first turn warms up
                 start = time.perf_counter()
                 function()
@@ -174,7 +179,7 @@ def cell(packed, bias, source, over, level, m, chosen):
     outs = {"onnxruntime": np.zeros((m, packed.n), np.float32)}
     runs = {"onnxruntime": over(x, outs["onnxruntime"])}
     for variant in chosen.variants:
-        if variant == "amx" and (level == 0 or m < 17):
+        if variant == "amx" and (level == 0 or m < from_rows(int8=is_int8(level))):
             continue  # it would run what avx512vnni does
         outs[variant] = np.zeros((m, packed.n), np.float32)
         product = Product(packed, variant, is_int8(level), chosen.threads)

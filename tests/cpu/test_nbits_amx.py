@@ -15,9 +15,9 @@ from tests.cpu.packed_weights import BYTES, FLOATS, MIDDLE, error, packed
 
 from seamline_cpu.amx import TILE, Tiles
 from seamline_cpu.instruction_sets import lacking
-from seamline_cpu.kernels import nbits_amx
+from seamline_cpu.kernels import nbits_amx, nbits_amx_tiles, nbits_amx_unpack
+from seamline_cpu.kernels.nbits_amx import by_tiles
 from seamline_cpu.kernels.nbits_layout import Form
-from seamline_cpu.kernels.nbits_many import by_tiles
 from seamline_cpu.kernels.nbits_product import padded_bias
 from seamline_cpu.vectors import F32, I8, I16, I32, I64, Vectors, vector
 
@@ -101,13 +101,13 @@ def variants():
 EVERY = pytest.mark.parametrize(("variant", "tiles"), list(variants()))
 
 
-def product(weights, x, variant, tiles, bias=None):
+def product(weights, x, variant, tiles, bias=None, piece=nbits_amx.PIECE):
     out = np.full((len(x), weights.n), np.nan, np.float32)
     added = padded_bias(bias, len(weights.data))
     threads = 1 if tiles is TilesInMemory else 2
     kind = str(x.dtype)
     for run in by_tiles(
-        weights, x, kind, added, out, threads, variant=variant, tiles=tiles
+        weights, x, kind, added, out, threads, variant=variant, tiles=tiles, piece=piece
     ):
         run()
     return out
@@ -142,10 +142,10 @@ def test_tiles_give_the_product_of_what_bfloat16_keeps(variant, tiles, form, m, 
 
 @EVERY
 def test_rows_of_more_than_a_block_and_k_of_more_than_a_piece(variant, tiles):
-    k = 32 * nbits_amx.PIECE + 48
+    k = 32 * 3 + 48
     weights, w = packed(33, k, block=16)
     x = np.random.default_rng(1).standard_normal((270, k)).astype(np.float32)
-    got = product(weights, x, variant, tiles)
+    got = product(weights, x, variant, tiles, piece=3)
     assert error(got, rounded(x) @ rounded(w).T) < 3e-5
 
 
@@ -161,14 +161,28 @@ def test_an_infinite_scale_stays_in_its_column(variant, tiles):
         assert np.isfinite(np.delete(got, 3, 1)).all()
 
 
+@pytest.mark.parametrize("bits", [2, 4, 8])
+@pytest.mark.parametrize("step", [16, 32])
+def test_the_order_of_k_in_a_tile_has_each_once_and_keeps_steps_apart(bits, step):
+    order = nbits_amx_unpack.order_of(bits, step)
+    assert sorted(order) == list(range(32))
+    assert sorted(order[:step]) == list(range(step))
+    # The codes of one word of 16 bits lie as far apart as there are words.
+    words = step * bits // 16
+    assert [order[place * words] for place in range(16 // bits)] == list(
+        range(16 // bits)
+    )
+
+
 def test_the_code_for_amx_uses_its_tiles():
     module = ir.Module()
-    kind = ir.FunctionType(ir.VoidType(), [I64] * 14)
+    kind = ir.FunctionType(ir.VoidType(), [I64] * 11)
     function = ir.Function(module, kind, "f")
     v = Vectors(ir.IRBuilder(function.append_basic_block()), "amx")
-    nbits_amx._emit_unpack(v, Form(4, 32, False, MIDDLE), function.args[:7])
-    nbits_amx._emit_product(v, Tiles(v), function.args[7:13])
-    Tiles(v).configure(function.args[13])
+    form = Form(4, 32, False, MIDDLE)
+    nbits_amx_unpack.emit_unpacked(v, form, function.args[:5])
+    nbits_amx_tiles.emit_product(v, Tiles(v), function.args[5:10], single=False)
+    Tiles(v).configure(function.args[10])
     Tiles(v).release()
     v.builder.ret_void()
     llvm.initialize_all_targets()
@@ -183,7 +197,7 @@ def test_the_code_for_amx_uses_its_tiles():
         "tilestored",
         "tilezero",
         "tilerelease",
-        "vpermps",
+        "vpermw",
     ):
         assert name in text, name
     assert "call" not in text

@@ -17,7 +17,14 @@ from seamline_cpu.ir import types
 from seamline_cpu.jit import native
 from seamline_cpu.vectors import F16, F32, I8, I16, I32, I64, Vectors, vector
 
-__all__ = ["as_16_bits", "load_floats", "narrower", "quantiser", "widener"]
+__all__ = [
+    "as_16_bits",
+    "load_floats",
+    "narrower",
+    "quantiser",
+    "upper_bfloat16",
+    "widener",
+]
 
 _ROUND = (
     12582912.0  # 1.5 * 2**23: added, it leaves the nearest whole number in the low bits
@@ -194,16 +201,20 @@ def as_16_bits(v: Vectors, kind: str, values: Any) -> Any:
     halves, words = vector(I16, lanes), vector(I32, lanes)
     if kind == "float16":
         return b.bitcast(b.fptrunc(values, vector(F16, lanes)), halves)
+    bits = upper_bfloat16(v, values)
+    return b.trunc(b.lshr(bits, v.constant(words, 16)), halves)
+
+
+def upper_bfloat16(v: Vectors, values: Any) -> Any:
+    """Round float32 to bfloat16, half to even, in the upper half of each word."""
+    b, words = v.builder, vector(I32, values.type.count)
     bits = b.bitcast(values, words)
-    high = b.lshr(bits, v.constant(words, 16))
-    odd = b.and_(high, v.constant(words, 1))
-    rounded = b.lshr(
-        b.add(b.add(bits, v.constant(words, 0x7FFF)), odd), v.constant(words, 16)
-    )
+    odd = b.and_(b.lshr(bits, v.constant(words, 16)), v.constant(words, 1))
+    rounded = b.add(b.add(bits, v.constant(words, 0x7FFF)), odd)
     # A NaN of all ones would become zero by rounding.
     is_nan = b.fcmp_unordered("uno", values, values)
-    quiet = b.or_(high, v.constant(words, 0x40))
-    return b.trunc(b.select(is_nan, quiet, rounded), halves)
+    quiet = b.or_(bits, v.constant(words, 0x400000))
+    return b.select(is_nan, quiet, rounded)
 
 
 def _at_least_0(v: Vectors, count: Any) -> Any:

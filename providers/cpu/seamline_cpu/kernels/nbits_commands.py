@@ -1,10 +1,10 @@
 """
 Commands of MatMulNBits: activations first, then products, which take turns at the weights.
 
-Work is handed out by a counter, a few panels of weights at a time, so that a thread which
-was held up leaves more to the others. Many rows of activations are taken in blocks that
-stay in a core's cache. The last panel of columns, and the last tile of rows, begin earlier
-where they would be cut: what is computed twice is the same.
+A turn is a few panels of weights (:mod:`.nbits_turns`). Many rows of activations are taken in
+blocks that stay in a core's cache; few of them each thread quantises for itself, which takes
+less than it does to fetch what another core has written. The last panel of columns, and the
+last tile of rows, begin earlier where they would be cut: what is computed twice is the same.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from seamline_cpu.atomics import bytes_at, fetch_add, longs
+from seamline_cpu.atomics import bytes_at, longs
 from seamline_cpu.commands import Command, command
+from seamline_cpu.jit import inlined
 from seamline_cpu.kernels.nbits_activations import narrower, quantiser, widener
 from seamline_cpu.kernels.nbits_float import float_tile
 from seamline_cpu.kernels.nbits_int8 import int8_tile
 from seamline_cpu.kernels.nbits_layout import Form
+from seamline_cpu.kernels.nbits_turns import clear_turns, next_turn
 
 __all__ = [
     "SLOTS",
@@ -28,52 +30,71 @@ __all__ = [
     "int8_products",
     "narrowed",
     "quantised",
+    "started",
     "widened",
 ]
 
-(_NEXT_AT, _NEXT, _M, _K, _A, _A_PITCH, _W, _ACROSS, _RECORD, _AFTER, _X, _X_PITCH, _SCALE,
- _TOTAL, _S_PITCH, _BLOCKS, _STEPS, _FACTOR, _BIAS, _Y, _Y_PITCH, _N, _GROUPS, _PER,
- _ROWS) = range(25)  # fmt: skip
-#: Names of the arguments, in their order.
+(_TURNS_AT, _PARTS, _M, _K, _A, _A_PITCH, _W, _ACROSS, _RECORD, _AFTER, _X, _X_PITCH, _X_OWN,
+ _SCALE, _TOTAL, _S_PITCH, _S_OWN, _BLOCKS, _STEPS, _FACTOR, _BIAS, _Y, _Y_PITCH, _N, _GROUPS,
+ _PER, _ROWS) = range(27)  # fmt: skip
+#: Names of the arguments, in their order. Where ``x_own`` is not 0, each thread has quantised
+#: activations of its own, so many bytes after another's.
 SLOTS = (
-    "next_at", "next", "m", "k", "a", "a_pitch", "w", "across", "record", "after", "x",
-    "x_pitch", "scale", "total", "s_pitch", "blocks", "steps", "factor", "bias", "y",
-    "y_pitch", "n", "groups", "per", "rows",
+    "turns_at", "parts", "m", "k", "a", "a_pitch", "w", "across", "record", "after", "x",
+    "x_pitch", "x_own", "scale", "total", "s_pitch", "s_own", "blocks", "steps", "factor",
+    "bias", "y", "y_pitch", "n", "groups", "per", "rows",
 )  # fmt: skip
 
 
+@command
+def started(a: Any, share: int, shares: int) -> None:
+    """Start the turns anew."""
+    clear_turns(a[_TURNS_AT], a[_PARTS])
+
+
 @functools.cache
-def quantised(variant: str, kind: str, step: int, planes: int) -> Command:
-    """Give the command that quantises activations and starts the counter anew."""
+def _quantising(variant: str, kind: str, step: int, planes: int) -> Any:
+    """Make the function that quantises steps ``at`` to ``end`` of all rows for a share."""
     quantise = quantiser(variant, kind, step, planes)
     size = 4 if kind == "float32" else 2
 
-    def run(a: Any, share: int, shares: int) -> None:
-        a[_NEXT] = 0
-        steps = a[_BLOCKS] * a[_STEPS]
-        every = a[_M] * steps
-        at, end = every * share // shares, every * (share + 1) // shares
+    @inlined
+    def steps_quantised(a: Any, share: int, at: int, end: int) -> None:
+        steps, own = a[_BLOCKS] * a[_STEPS], share * a[_S_OWN]
         while at < end:
             row, first = at // steps, at % steps
             count = min(steps - first, end - at)
             quantise(
                 a[_A] + row * a[_A_PITCH] + first * step * size, a[_K] - first * step,
-                a[_X] + row * a[_X_PITCH] + first * step,
-                a[_SCALE] + row * a[_S_PITCH] + first * 4,
-                a[_TOTAL] + row * a[_S_PITCH] + first * 4, count, a[_FACTOR],
+                a[_X] + share * a[_X_OWN] + row * a[_X_PITCH] + first * step,
+                a[_SCALE] + own + row * a[_S_PITCH] + first * 4,
+                a[_TOTAL] + own + row * a[_S_PITCH] + first * 4, count, a[_FACTOR],
             )  # fmt: skip
             at += count
+
+    return steps_quantised
+
+
+@functools.cache
+def quantised(variant: str, kind: str, step: int, planes: int) -> Command:
+    """Give the command that quantises activations and starts the turns anew."""
+    quantise = _quantising(variant, kind, step, planes)
+
+    def run(a: Any, share: int, shares: int) -> None:
+        clear_turns(a[_TURNS_AT], a[_PARTS])
+        every = a[_M] * a[_BLOCKS] * a[_STEPS]
+        quantise(a, 0, every * share // shares, every * (share + 1) // shares)
 
     return command(run)
 
 
 @functools.cache
 def widened(variant: str, kind: str) -> Command:
-    """Give the command that copies activations to float32 and starts the counter anew."""
+    """Give the command that copies activations to float32 and starts the turns anew."""
     widen = widener(variant, kind)
 
     def run(a: Any, share: int, shares: int) -> None:
-        a[_NEXT] = 0
+        clear_turns(a[_TURNS_AT], a[_PARTS])
         for row in range(a[_M] * share // shares, a[_M] * (share + 1) // shares):
             where = a[_X] + row * a[_X_PITCH]
             widen(a[_A] + row * a[_A_PITCH], a[_K], where, (a[_X_PITCH] // 64))
@@ -81,34 +102,72 @@ def widened(variant: str, kind: str) -> Command:
     return command(run)
 
 
-@functools.cache
-def int8_products(variant: str, form: Form, rows: int, groups: int) -> Command:
-    """Give the command that multiplies quantised activations, ``rows`` at a time."""
-    tile = int8_tile(variant, form, rows, groups)
+@inlined
+def _unprepared(a: Any, share: int) -> None:
+    """Begin with nothing."""
+
+
+def _walked(groups: int, panel: Any, begun: Any = _unprepared) -> Command:
+    """
+    Give the command that does a panel of ``groups`` for each block of rows.
+
+    Parameters
+    ----------
+    panel
+        Compiled: arguments, share, the first group, rows from and to.
+    begun
+        Compiled: what each share does first, of arguments and share.
+    """
 
     def run(a: Any, share: int, shares: int) -> None:
-        m, count, per = a[_M], a[_GROUPS], a[_PER]
-        turns = (count + per * groups - 1) // (per * groups)
-        every = turns * ((m + a[_ROWS] - 1) // a[_ROWS])
-        while True:
-            turn = fetch_add(a[_NEXT_AT], 1)
-            if turn >= every:
-                return
-            low = turn // turns * a[_ROWS]
-            high, first = min(low + a[_ROWS], m), turn % turns * per * groups
-            for panel in range(first, min(first + per * groups, count), groups):
-                g = min(panel, count - groups)
-                for row in range(low, high, rows):
-                    r = min(row, m - rows)
-                    tile(
-                        a[_W] + g * a[_ACROSS], a[_ACROSS], a[_RECORD], a[_AFTER],
-                        a[_X] + r * a[_X_PITCH], a[_X_PITCH],
-                        a[_SCALE] + r * a[_S_PITCH], a[_TOTAL] + r * a[_S_PITCH],
-                        a[_S_PITCH], a[_BLOCKS], a[_STEPS], a[_BIAS] + 64 * g,
-                        a[_Y] + r * a[_Y_PITCH] + 64 * g, a[_Y_PITCH], a[_N] - 16 * g,
-                    )  # fmt: skip
+        begun(a, share)
+        m, count, per = a[_M], a[_GROUPS], a[_PER] * groups
+        spans = (count + per - 1) // per
+        every = spans * ((m + a[_ROWS] - 1) // a[_ROWS])
+        turn = next_turn(a[_TURNS_AT], share, shares, every)
+        while turn >= 0:
+            low, first = turn // spans * a[_ROWS], turn % spans * per
+            high = min(low + a[_ROWS], m)
+            for g in range(first, min(first + per, count), groups):
+                panel(a, share, min(g, count - groups), low, high)
+            turn = next_turn(a[_TURNS_AT], share, shares, every)
 
     return command(run)
+
+
+@functools.cache
+def int8_products(
+    variant: str, form: Form, rows: int, groups: int, kind: str | None = None
+) -> Command:
+    """
+    Give the command that multiplies quantised activations, ``rows`` at a time.
+
+    With the ``kind`` of activations each thread quantises all of them for itself first.
+    """
+    tile = int8_tile(variant, form, rows, groups)
+
+    @inlined
+    def panel(a: Any, share: int, g: int, low: int, high: int) -> None:
+        x, own = a[_X] + share * a[_X_OWN], share * a[_S_OWN]
+        for row in range(low, high, rows):
+            r = min(row, a[_M] - rows)
+            tile(
+                a[_W] + g * a[_ACROSS], a[_ACROSS], a[_RECORD], a[_AFTER],
+                x + r * a[_X_PITCH], a[_X_PITCH], a[_SCALE] + own + r * a[_S_PITCH],
+                a[_TOTAL] + own + r * a[_S_PITCH], a[_S_PITCH], a[_BLOCKS], a[_STEPS],
+                a[_BIAS] + 64 * g, a[_Y] + r * a[_Y_PITCH] + 64 * g, a[_Y_PITCH],
+                a[_N] - 16 * g,
+            )  # fmt: skip
+
+    if kind is None:
+        return _walked(groups, panel)
+    quantise = _quantising(variant, kind, form.step, form.planes)
+
+    @inlined
+    def begun(a: Any, share: int) -> None:
+        quantise(a, share, 0, a[_M] * a[_BLOCKS] * a[_STEPS])
+
+    return _walked(groups, panel, begun)
 
 
 @functools.cache
@@ -116,28 +175,18 @@ def float_products(variant: str, form: Form, rows: int, groups: int) -> Command:
     """Give the command that multiplies float32 activations, ``rows`` at a time."""
     tile = float_tile(variant, form, rows, groups)
 
-    def run(a: Any, share: int, shares: int) -> None:
-        m, count, per = a[_M], a[_GROUPS], a[_PER]
-        turns = (count + per * groups - 1) // (per * groups)
-        every = turns * ((m + a[_ROWS] - 1) // a[_ROWS])
-        while True:
-            turn = fetch_add(a[_NEXT_AT], 1)
-            if turn >= every:
-                return
-            low = turn // turns * a[_ROWS]
-            high, first = min(low + a[_ROWS], m), turn % turns * per * groups
-            for panel in range(first, min(first + per * groups, count), groups):
-                g = min(panel, count - groups)
-                for row in range(low, high, rows):
-                    r = min(row, m - rows)
-                    tile(
-                        a[_W] + g * a[_ACROSS], a[_ACROSS], a[_RECORD], a[_AFTER],
-                        a[_X] + r * a[_X_PITCH], a[_X_PITCH], a[_BLOCKS], a[_STEPS],
-                        a[_BIAS] + 64 * g, a[_Y] + r * a[_Y_PITCH] + 64 * g,
-                        a[_Y_PITCH], a[_N] - 16 * g,
-                    )  # fmt: skip
+    @inlined
+    def panel(a: Any, share: int, g: int, low: int, high: int) -> None:
+        for row in range(low, high, rows):
+            r = min(row, a[_M] - rows)
+            tile(
+                a[_W] + g * a[_ACROSS], a[_ACROSS], a[_RECORD], a[_AFTER],
+                a[_X] + r * a[_X_PITCH], a[_X_PITCH], a[_BLOCKS], a[_STEPS],
+                a[_BIAS] + 64 * g, a[_Y] + r * a[_Y_PITCH] + 64 * g, a[_Y_PITCH],
+                a[_N] - 16 * g,
+            )  # fmt: skip
 
-    return command(run)
+    return _walked(groups, panel)
 
 
 @command

@@ -1,17 +1,13 @@
-"""Which commands multiply many rows by packed weights: unpacked pieces, or AMX tiles."""
+"""Which commands multiply more than a few rows of floats by packed weights, over what memory."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import numpy as np
 
 from seamline.kernels import Run
 from seamline.provider import Array
-from seamline_cpu.amx import CONFIGURATION, TILE, Tiles
 from seamline_cpu.commands import bind
 from seamline_cpu.huge_pages import huge
-from seamline_cpu.kernels.nbits_amx import AMX_SLOTS, SCRATCH, amx_products, tiled
 from seamline_cpu.kernels.nbits_held import held_products
 from seamline_cpu.kernels.nbits_layout import GROUP, Packed
 from seamline_cpu.kernels.nbits_pieces import PIECE_SLOTS, unpacked_products
@@ -19,9 +15,8 @@ from seamline_cpu.kernels.nbits_plans import Plan, plan
 from seamline_cpu.kernels.nbits_turns import counters
 from seamline_cpu.kernels.tile_turns import begun
 from seamline_cpu.row_tiles import APART
-from seamline_cpu.vectors import Vectors
 
-__all__ = ["by_pieces", "by_tiles", "fill", "room", "weights_of"]
+__all__ = ["by_pieces", "fill", "room", "weights_of"]
 
 f4 = np.float32
 _SHARED_FROM = 1 << 17  # multiply-adds from which more threads pay
@@ -73,33 +68,3 @@ def by_pieces(
     multiply = products(variant, packed.form, kind, how.piece, how.rows, how.columns)
     keep = (x, bias, y, packed, scratch, turns)
     return [bind(begun, a, 1, keep=keep), bind(multiply, a, shares, keep=keep)]
-
-
-def by_tiles(
-    packed: Packed, x: Array, kind: str, bias: Array, y: Array, threads: int, *,
-    variant: str = "amx", tiles: Callable[[Vectors], Tiles] = Tiles,
-) -> list[Run]:  # fmt: skip
-    """
-    Bind a product in bfloat16; see :mod:`.nbits_amx`.
-
-    ``variant`` and ``tiles`` emit the code; others than AMX's own can stand in for it.
-    """
-    m, k = x.shape
-    depth = -(-packed.depth // 32)
-    held = np.zeros((-(-m // (2 * GROUP)) * 2 * depth * TILE + 64,), np.uint8)
-    scratch = np.zeros(threads * SCRATCH + 64, np.uint8)
-    a = np.zeros(len(AMX_SLOTS), np.int64)
-    fill(
-        a, AMX_SLOTS, next_at=a.ctypes.data + 8 * AMX_SLOTS.index("next"), m=m, k=k,
-        a=x.ctypes.data, a_pitch=x.strides[0], tiles=_aligned(held), depth=depth,
-        bias=bias.ctypes.data, y=y.ctypes.data, scratch=_aligned(scratch),
-        configuration=CONFIGURATION.ctypes.data, **weights_of(packed),
-    )  # fmt: skip
-    keep = (x, bias, y, packed, held, scratch)
-    multiply = amx_products(packed.form, variant, tiles)
-    return [bind(w, a, threads, keep=keep) for w in (tiled(variant, kind), multiply)]
-
-
-def _aligned(x: Array) -> int:
-    """Give the address of an array's first whole cache line."""
-    return int(x.ctypes.data + -x.ctypes.data % 64)

@@ -18,7 +18,7 @@ from seamline.provider import Array
 from seamline_cpu.binding import in_order
 from seamline_cpu.commands import bind
 from seamline_cpu.instruction_sets import converts_half
-from seamline_cpu.kernels.nbits_amx import FROM_ROWS
+from seamline_cpu.kernels.nbits_amx import by_tiles, from_rows
 from seamline_cpu.kernels.nbits_commands import (
     SLOTS,
     float_products,
@@ -26,17 +26,18 @@ from seamline_cpu.kernels.nbits_commands import (
     int8_products,
     narrowed,
     quantised,
+    started,
     widened,
 )
 from seamline_cpu.kernels.nbits_layout import GROUP, Packed
 from seamline_cpu.kernels.nbits_many import (
     by_pieces,
-    by_tiles,
     fill,
     room,
     weights_of,
 )
 from seamline_cpu.kernels.nbits_plans import FROM_ROWS as PIECES_FROM
+from seamline_cpu.kernels.nbits_turns import counters
 from seamline_cpu.vectors import REGISTER
 
 __all__ = ["Product", "padded_bias"]
@@ -47,7 +48,8 @@ _INT8_GROUPS = {16: (4, 4, 4, 2, 2, 2), 8: (4, 2, 1, 1, 1), 4: (2, 1, 1, 1)}
 _FLOAT_GROUPS = {16: (4, 4, 2), 8: (2, 2, 1), 4: (1, 1, 1)}
 _BLOCK = 256 << 10  # bytes of activations that are multiplied before the next rows
 _SHARED_FROM = 1 << 17  # multiply-adds from which more threads pay: some 2 us of int8
-_TURNS = 8  # turns of each thread at the weights
+_TURNS = 16  # turns of each thread at the weights
+_QUANTISED_APART = 1 << 13  # activations that a thread quantises in some 2 us
 
 
 @attrs.frozen(eq=False)
@@ -98,7 +100,7 @@ class Product:
             source, kind = wide, "float32"
         out = y if y.dtype == f4 else np.empty(y.shape, f4)
         many = (self.packed, source, kind, bias, out, self.threads)
-        if self.variant == "amx" and len(x) >= FROM_ROWS:
+        if self.variant == "amx" and len(x) >= from_rows(int8=self.int8):
             runs += by_tiles(*many)
         elif not self.int8 and len(x) >= PIECES_FROM:
             runs += by_pieces(*many, variant=self.vectors)
@@ -116,24 +118,31 @@ class Product:
         shares = self.threads if m * k * len(bias) >= _SHARED_FROM else 1
         panels = -(-len(packed.data) // groups)
         at_once = _BLOCK // (packed.depth * (1 if self.int8 else 4))
-        a = np.zeros(len(SLOTS), np.int64)
+        a, (turns, turns_at) = np.zeros(len(SLOTS), np.int64), counters(shares)
         fill(
-            a, SLOTS, next_at=a.ctypes.data + 8 * SLOTS.index("next"), m=m, k=k,
-            a=x.ctypes.data, a_pitch=x.strides[0], bias=bias.ctypes.data, y=y.ctypes.data,
+            a, SLOTS, turns_at=turns_at, parts=shares, m=m, k=k, a=x.ctypes.data,
+            a_pitch=x.strides[0], bias=bias.ctypes.data, y=y.ctypes.data,
             y_pitch=y.strides[0], per=max(1, panels // (_TURNS * shares)),
             rows=max(rows, at_once // rows * rows), **weights_of(packed),
         )  # fmt: skip
-        if self.int8:
-            first = quantised(self.vectors, kind, form.step, form.planes)
-            multiply = int8_products(self.vectors, form, rows, groups)
-            kept = _quantised_room(a, m, packed)
-        else:
+        few = shares if m * k >= _QUANTISED_APART else 1
+        kept: Any
+        if not self.int8:
             first = widened(self.vectors, kind)
             multiply = float_products(self.vectors, form, rows, groups)
             kept = room(m, packed.depth)
             fill(a, SLOTS, x=kept.ctypes.data, x_pitch=kept.strides[0])
-        keep = (x, bias, y, packed, kept)
-        few = shares if m * k >= _SHARED_FROM // 8 else 1
+        else:
+            own = few == 1
+            first = (
+                started
+                if own
+                else quantised(self.vectors, kind, form.step, form.planes)
+            )
+            kept = _quantised_room(a, m, packed, shares if own else 1)
+            own_kind = kind if own else None
+            multiply = int8_products(self.vectors, form, rows, groups, own_kind)
+        keep = (x, bias, y, packed, kept, turns)
         return [bind(first, a, few, keep=keep), bind(multiply, a, shares, keep=keep)]
 
     def _gathered(self, x: Array) -> tuple[Array, Run]:
@@ -169,15 +178,19 @@ def padded_bias(bias: Array | None, groups: int) -> Array:
     return made
 
 
-def _quantised_room(arguments: Array, m: int, packed: Packed) -> Any:
+def _quantised_room(arguments: Array, m: int, packed: Packed, copies: int = 1) -> Any:
     """Make room for quantised activations, each row off the others' cache sets."""
     form, pitch = packed.form, packed.depth + 64
     count = packed.depth // form.step
-    codes = np.zeros((m, pitch), np.int8)
-    scales, totals = np.zeros((m, count), f4), np.zeros((m, count), np.int32)
+    line = -(-count // 16) * 16  # no two threads write one cache line
+    codes = np.zeros((copies, m, pitch), np.int8)
+    scales = np.zeros((copies, m, line), f4)
+    totals = np.zeros((copies, m, line), np.int32)
     fill(
         arguments, SLOTS, x=codes.ctypes.data, x_pitch=pitch, scale=scales.ctypes.data,
-        total=totals.ctypes.data, s_pitch=4 * count,
+        total=totals.ctypes.data, s_pitch=4 * line,
         factor=-(1 << (form.bits - 1)) if form.zero == "middle" else -1,
     )  # fmt: skip
+    if copies > 1:
+        fill(arguments, SLOTS, x_own=codes.strides[0], s_own=scales.strides[0])
     return codes, scales, totals
