@@ -1,4 +1,4 @@
-"""Which commands multiply many rows of floats by packed weights, over what memory."""
+"""Which commands multiply more than a few rows of floats by packed weights, over what memory."""
 
 from __future__ import annotations
 
