@@ -158,7 +158,9 @@ def _commit():
         )  # fmt: skip
     except FileNotFoundError:
         return "unknown: git is not installed"
-    return done.stdout.strip() or "not in a repository"
+    # A copy without its repository, on another machine, is told.
+    told = os.environ.get("SEAMLINE_COMMIT", "not in a repository")
+    return done.stdout.strip() or told
 
 
 def _module():

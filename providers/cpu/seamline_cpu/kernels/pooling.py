@@ -56,7 +56,8 @@ def max_pool(call: Call) -> Run:
         return lambda: _largest_and_places(x, out, places, window, order)
     if x.dtype == np.float32 and x.ndim <= 5:
         return _compiled(call, window, None)
-    if out is not None and x.dtype.itemsize == 1 and x.ndim <= 5:
+    if x.dtype.itemsize == 1 and x.ndim <= 5:
+        out = call.outputs[0]
         one, threads = np.ones(1, np.float32), call.options.get("num_threads") or 1
         as_is = (one, None)
         return bind_byte_pool(x, as_is, out, as_is, window, None, threads)
