@@ -17,6 +17,7 @@ Everything seamline raises on purpose.
     ├── FeedError                  what the caller fed does not fit; also a ValueError
     └── RunError                   the plan is fine; carrying it out failed
         ├── BuildError
+        ├── VirtualMemoryError         (in seamline.devices) a memory call was refused
         ├── KernelError
         │   └── DeadlineError          a call on a provider, or its work, did not end in time
         └── RecordingError

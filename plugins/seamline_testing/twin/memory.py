@@ -14,14 +14,12 @@ from typing import Any, NoReturn
 import attrs
 import numpy as np
 
+from seamline.devices import VirtualMemoryError
 from seamline.errors import ContractError, DeadlineError, KernelError
 from seamline.provider import Array, Buffer, Device, Gauges, View
 from seamline.tensors import TensorType, nbytes_of, numpy_dtype
 from seamline_testing.twin.faults import How, InjectedError, Step
-from seamline_testing.twin.host_virtual_memory import (
-    HostVirtualMemory,
-    VirtualMemoryError,
-)
+from seamline_testing.twin.host_virtual_memory import HostVirtualMemory
 from seamline_testing.twin.machine import POISON, Machine
 from seamline_testing.twin.streams import Operation, Range
 
@@ -233,6 +231,10 @@ class TwinMemory:
         filled = got[: view.place.nbytes].view(target.dtype).reshape(target.shape)
         np.copyto(target, filled)
         machine.counts["bytes out"] += view.place.nbytes
+
+    def synchronize(self) -> None:
+        """Wait for all work; give what went wrong in it."""
+        self._machine.synchronize()
 
     def gauges(self) -> Gauges:
         """Give bytes of open buffers, and what virtual memory says."""

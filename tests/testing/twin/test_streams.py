@@ -8,11 +8,11 @@ import time
 import numpy as np
 import pytest
 
+from seamline.devices import VirtualMemoryError
 from seamline.errors import ContractError, DeadlineError, KernelError, RunError
 from seamline.provider import Gauges
 from seamline.tensors import TensorType
 from seamline_testing.twin import Fault, Faults, How, Step
-from seamline_testing.twin.host_virtual_memory import VirtualMemoryError
 from seamline_testing.twin.machine import Machine
 from seamline_testing.twin.memory import ResidencyError, TwinMemory
 from seamline_testing.twin.provider import DEVICE
