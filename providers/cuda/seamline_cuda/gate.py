@@ -1,0 +1,160 @@
+"""
+The gate between captures and memory calls, one for the process.
+
+A stream that captures writes down what it is given instead of doing it. A call by another
+thread that waits for that stream, or that the driver forbids while any capture is open,
+ends the capture with an error that says nothing of who did it. So a capture and another
+thread's memory call exclude each other: each waits here for the other to be over. The
+capturing thread itself may go on to map memory, which the driver allows and a growing
+cache needs, and is refused what cannot be recorded.
+
+Memory calls do not exclude each other: one that drains may wait for work that ends only
+when another thread got its memory. That is also why a waiting capture does not hold up
+memory calls that come after it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import attrs
+
+from seamline.errors import DeadlineError, RecordingError
+
+__all__ = ["GATE", "Capturing", "Gate"]
+
+_DEADLINE = 30.0  #: seconds; a capture takes milliseconds, a drain what a model takes
+
+
+@attrs.define(eq=False)
+class Capturing:
+    """
+    A capture under way, and at which node it is, for messages.
+
+    Attributes
+    ----------
+    node
+        The node whose work is being recorded.
+    """
+
+    segment: str
+    node: str = ""
+    thread: int = attrs.field(factory=threading.get_ident, init=False)
+
+    def refuse(self, what: str) -> RecordingError:
+        """Give the error for what the capturing thread may not do."""
+        return RecordingError(
+            f"it {what}, which cannot be recorded",
+            provider="cuda",
+            segment=self.segment,
+            node=self.node,
+        )
+
+
+@attrs.define(eq=False)
+class Gate:
+    """
+    Keeps memory calls and captures of different threads apart.
+
+    Attributes
+    ----------
+    deadline
+        Seconds that either waits for the other.
+    """
+
+    deadline: float = _DEADLINE
+    _changed: threading.Condition = attrs.field(factory=threading.Condition, init=False)
+    _calls: Counter[int] = attrs.field(factory=Counter, init=False)
+    _capture: Capturing | None = attrs.field(default=None, init=False)
+
+    def mine(self) -> Capturing | None:
+        """Give the calling thread's capture, if it has one open."""
+        capture = self._capture
+        is_mine = capture is not None and capture.thread == threading.get_ident()
+        return capture if is_mine else None
+
+    def legal(self, what: str) -> None:
+        """
+        Refuse, on the thread that captures, what cannot be recorded.
+
+        Raises
+        ------
+        RecordingError
+            Names the node whose launch did it.
+        """
+        capture = self.mine()
+        if capture is not None:
+            raise capture.refuse(what)
+
+    @contextlib.contextmanager
+    def memory_call(self, what: str) -> Iterator[None]:
+        """
+        Hold captures of other threads off while a memory call is made.
+
+        Raises
+        ------
+        DeadlineError
+            Another thread's capture did not end.
+        """
+        me = threading.get_ident()
+        with self._changed:
+            self._wait(lambda: self._capture in (None, self.mine()), what)
+            self._calls[me] += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._calls[me] -= 1
+                if not self._calls[me]:
+                    del self._calls[me]
+                self._changed.notify_all()
+
+    @contextlib.contextmanager
+    def capture(self, segment: str) -> Iterator[Capturing]:
+        """
+        Hold memory calls and captures of other threads off while a segment is recorded.
+
+        Raises
+        ------
+        RecordingError
+            The thread captures already.
+        DeadlineError
+            What other threads do did not end.
+        """
+        self.legal("begins a capture")
+        made = Capturing(segment)
+        with self._changed:
+            self._wait(
+                lambda: self._capture is None and set(self._calls) <= {made.thread},
+                f"a capture of {segment!r}",
+            )
+            self._capture = made
+        try:
+            yield made
+        finally:
+            with self._changed:
+                self._capture = None
+                self._changed.notify_all()
+
+    def _wait(self, free: Callable[[], bool], what: str) -> None:
+        if not self._changed.wait_for(free, self.deadline):
+            holder = self._capture
+            of = f"the capture of {holder.segment!r}" if holder else "memory calls"
+            raise DeadlineError(
+                f"{what} waited {self.deadline} s for {of} of another thread to end",
+                provider="cuda",
+            )
+
+    def reset(self) -> None:
+        """Forget who holds it: in a forked child those threads do not exist."""
+        self._changed = threading.Condition()
+        self._calls.clear()
+        self._capture = None
+
+
+GATE = Gate()  #: the process's own; captures of all devices pass it
+os.register_at_fork(after_in_child=GATE.reset)
