@@ -131,7 +131,7 @@ def _source_free(subject: Subject) -> None:
 
 
 def _synchronized(subject: Subject) -> None:
-    """Waiting ends, with nothing to wait for too, and changes nothing."""
+    """Wait, with nothing to wait for too: it ends, and nothing has changed."""
     with opened(subject) as provider:
         memory = _own(provider)
         memory.synchronize()

@@ -9,12 +9,18 @@ import numpy as np
 import pytest
 
 from seamline.devices import VirtualMemoryError
-from seamline.errors import ContractError, DeadlineError, KernelError, RunError
+from seamline.errors import (
+    ContractError,
+    DeadlineError,
+    KernelError,
+    ResidencyError,
+    RunError,
+)
 from seamline.provider import Gauges
 from seamline.tensors import TensorType
 from seamline_testing.twin import Fault, Faults, How, Step
 from seamline_testing.twin.machine import Machine
-from seamline_testing.twin.memory import ResidencyError, TwinMemory
+from seamline_testing.twin.memory import TwinMemory
 from seamline_testing.twin.provider import DEVICE
 from seamline_testing.twin.streams import Operation
 
