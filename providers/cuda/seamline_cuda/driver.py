@@ -13,7 +13,6 @@ with the reason, instead of a hang or a crash later.
 from __future__ import annotations
 
 import functools
-import importlib
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -45,7 +44,9 @@ os.register_at_fork(after_in_child=_after_fork)
 
 @functools.cache
 def _driver() -> Any:
-    return importlib.import_module("cuda.bindings.driver")
+    from cuda.bindings import driver
+
+    return driver
 
 
 def call(name: str, *given: Any) -> Any:
@@ -163,7 +164,8 @@ def linked(ptx: bytes, options: Sequence[str]) -> tuple[bytes, str]:
     LinkError
         The assembler refused it.
     """
-    link = importlib.import_module("cuda.bindings.nvjitlink")
+    from cuda.bindings import nvjitlink as link
+
     handle = link.create(len(options), list(options))
     try:
         link.add_data(handle, link.InputType.PTX, ptx, len(ptx), "kernel")
