@@ -1,6 +1,4 @@
-"""
-The twin's memory: buffers of whole granules, and views that the host cannot read.
-"""
+"""The twin's memory: buffers of whole granules, and views that the host cannot read."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def compiled(kernel: DeviceKernel, capability: tuple[int, int]) -> Compiled:
 
 def ptx_of(kernel: DeviceKernel, capability: tuple[int, int]) -> bytes:
     """Compile a kernel's text to PTX."""
-    from numba import cuda, types
+    from numba import types
 
     from seamline_cuda.intrinsics import GLOBALS
 
@@ -97,7 +97,7 @@ def ptx_of(kernel: DeviceKernel, capability: tuple[int, int]) -> bytes:
     exec(compile(kernel.text, f"<{kernel.name}>", "exec"), scope)
     signature = types.void(*(_type(types, name) for name in kernel.signature))
     # No fast math: NaN, infinity, denormals and the order of sums are the standard's.
-    code, _ = cuda.compile(
+    code, _ = GLOBALS["cuda"].compile(
         scope[kernel.name],
         signature,
         device=False,

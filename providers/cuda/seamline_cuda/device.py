@@ -60,8 +60,8 @@ class Gpu:
     compute: Stream
     copies: Stream
     lost: str = ""
-    _handle: Any = None
-    _context: Any = None
+    _handle: Any = attrs.field(default=None, alias="handle")
+    _context: Any = attrs.field(default=None, alias="context")
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
 
     @classmethod

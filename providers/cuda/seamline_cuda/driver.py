@@ -44,7 +44,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 @functools.cache
 def _driver() -> Any:
-    from cuda.bindings import driver
+    from cuda.bindings import driver  # pyright: ignore[reportAttributeAccessIssue]
 
     return driver
 
@@ -164,7 +164,9 @@ def linked(ptx: bytes, options: Sequence[str]) -> tuple[bytes, str]:
     LinkError
         The assembler refused it.
     """
-    from cuda.bindings import nvjitlink as link
+    from cuda.bindings import (  # pyright: ignore[reportAttributeAccessIssue]
+        nvjitlink as link,  # pyright: ignore[reportAttributeAccessIssue]
+    )
 
     handle = link.create(len(options), list(options))
     try:

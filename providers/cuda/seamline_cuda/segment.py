@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import attrs
 import numpy as np
@@ -89,7 +89,7 @@ class CudaSegment(KernelSegment):
         self._steps = steps
 
     def _launches(self, group: Group) -> Iterator[tuple[NodeView, Launch]]:
-        made = generated(group)
+        made, first = generated(group), group.nodes[0]
         if not made.count:
             return
         places = {
@@ -105,7 +105,7 @@ class CudaSegment(KernelSegment):
         most = self.memory.gpu.multiprocessors * _BLOCKS
         arguments = [places[name][0] for name in (*group.loads, *group.stores)]
         yield (
-            group.nodes[0],
+            first,
             self.loader.launch(
                 made.kernel,
                 [*arguments, *made.numbers],
@@ -196,7 +196,7 @@ class CudaSegment(KernelSegment):
             made[0].upload(memory.gpu.compute)
             return CudaRecording(self, made[0], self.binding)
 
-    def _refuse(self, node: str, why: str, cause: Exception) -> None:
+    def _refuse(self, node: str, why: str, cause: Exception) -> NoReturn:
         raise RecordingError(
             why, provider=self.provider, segment=self.spec.name, node=node
         ) from cause
