@@ -75,7 +75,7 @@ def feeds_of(text, seed=0, opset=23):
         kind = value.type.tensor_type
         shape = [d.dim_value for d in kind.shape.dim]
         dtype = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)
-        array = spread.standard_normal(shape) * 3
+        array = np.asarray(spread.standard_normal(shape) * 3)
         if dtype.kind in "iu":
             array = spread.integers(1, 50, shape)
         found[value.name] = array.astype(dtype) if dtype.kind != "b" else array > 0

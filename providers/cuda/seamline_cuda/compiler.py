@@ -47,14 +47,14 @@ class Compiled:
     entry
         The kernel's name in it.
     registers
-        For each thread.
+        For each thread; None where the assembler did not say.
     spilled
         Bytes for each thread that did not fit in registers, stored and loaded.
     """
 
     cubin: bytes = attrs.field(repr=False)
     entry: str
-    registers: int
+    registers: int | None
     spilled: int
 
 
@@ -116,14 +116,13 @@ def ptx_of(kernel: DeviceKernel, capability: tuple[int, int]) -> bytes:
 def _made(kernel: DeviceKernel, capability: tuple[int, int]) -> Compiled:
     ptx = ptx_of(kernel, capability)
     major, minor = capability
-    cubin, log = linked(ptx, (f"-arch=sm_{major}{minor}", "-Xptxas=-v"))
+    # The library's own cache would give the cubin without the assembler's report.
+    options = (f"-arch=sm_{major}{minor}", "-no-cache", "-Xptxas=-v")
+    cubin, log = linked(ptx, options)
     registers = _REGISTERS.search(log)
-    if registers is None:
-        raise RuntimeError(
-            f"the assembler's report of {kernel.name} cannot be read: {log}"
-        )
     spilled = sum(int(a) + int(b) for a, b in _SPILLS.findall(log))
-    return Compiled(cubin, kernel.name, int(registers[1]), spilled)
+    used = int(registers[1]) if registers is not None else None
+    return Compiled(cubin, kernel.name, used, spilled)
 
 
 def _type(types: Any, name: str) -> Any:

@@ -89,7 +89,7 @@ class Gpu:
             finally:
                 check(_POP, prepared(_POP)())
             return cls(
-                Device("cuda", index), raw.decode().rstrip("\0"), capability,
+                Device("cuda", index), raw.split(b"\0")[0].decode(), capability,
                 _ask(handle, "MULTIPROCESSOR_COUNT"), int(call("cuDeviceTotalMem", handle)),
                 streams[0], streams[1], handle=handle, context=context,
             )  # fmt: skip
