@@ -24,6 +24,7 @@ __all__ = ["FORMULAS", "Formula"]
 _ALL = (*FLOATS, "float64", *INTEGERS)
 _FLOATS64 = (*FLOATS, "float64")
 _EVERY = (*_ALL, "bool")
+_EITHER = (0, 1)
 _SMALL = ("int8", "int16", "int32")
 
 
@@ -42,6 +43,8 @@ class Formula:
         Gives the expression for a node whose operands are ``operands`` many.
     attributes
         Attributes that it implements; a node that carries another is refused.
+    alike
+        Inputs in whose place the result may be written.
     """
 
     since: int
@@ -49,6 +52,7 @@ class Formula:
     write: Callable[[NodeView], str]
     attributes: frozenset[str] = frozenset()
     checked: int = 0
+    alike: tuple[int, ...] = (0,)
 
 
 def dtype_of(node: NodeView, index: int = 0) -> str:
@@ -171,34 +175,34 @@ def _of_float(function: str, since: int) -> Formula:
 
 FORMULAS: dict[str, Formula] = {
     "Abs": Formula(6, (*_FLOATS64, *SIGNED), _plain("abs({0})")),
-    "Add": Formula(7, _ALL, _plain("{0} + {1}")),
-    "And": Formula(7, ("bool",), _plain("({0} and {1})")),
+    "Add": Formula(7, _ALL, _plain("{0} + {1}"), alike=_EITHER),
+    "And": Formula(7, ("bool",), _plain("({0} and {1})"), alike=_EITHER),
     "Cast": Formula(6, _EVERY, _cast, frozenset({"to", "saturate", "round_mode"})),
     "Ceil": _of_float("ceilf", 6),
     "Clip": Formula(11, _ALL, _clip),
     "Cos": _of_float("cosf", 7),
-    "Div": Formula(7, _ALL, _quotient),
+    "Div": Formula(7, _ALL, _quotient, alike=_EITHER),
     "Elu": Formula(6, FLOATS, _elu, frozenset({"alpha"})),
-    "Equal": Formula(7, _EVERY, _plain("({0} == {1})")),
+    "Equal": Formula(7, _EVERY, _plain("({0} == {1})"), alike=_EITHER),
     "Erf": _of_float("erff", 9),
     "Exp": _of_float("expf", 6),
     "Floor": _of_float("floorf", 6),
     "Gelu": Formula(20, FLOATS, _gelu, frozenset({"approximate"})),
-    "Greater": Formula(7, _ALL, _plain("({0} > {1})")),
-    "GreaterOrEqual": Formula(12, _ALL, _plain("({0} >= {1})")),
+    "Greater": Formula(7, _ALL, _plain("({0} > {1})"), alike=_EITHER),
+    "GreaterOrEqual": Formula(12, _ALL, _plain("({0} >= {1})"), alike=_EITHER),
     "HardSigmoid": Formula(6, FLOATS, _hard_sigmoid, frozenset({"alpha", "beta"})),
     "HardSwish": Formula(14, FLOATS, _plain(_HARD_SWISH)),
     "Identity": Formula(1, _EVERY, _plain("{0}")),
     "LeakyRelu": Formula(6, FLOATS, _leaky, frozenset({"alpha"})),
-    "Less": Formula(7, _ALL, _plain("({0} < {1})")),
-    "LessOrEqual": Formula(12, _ALL, _plain("({0} <= {1})")),
+    "Less": Formula(7, _ALL, _plain("({0} < {1})"), alike=_EITHER),
+    "LessOrEqual": Formula(12, _ALL, _plain("({0} <= {1})"), alike=_EITHER),
     "Log": _of_float("logf", 6),
     "Max": Formula(8, _ALL, _reduced("greatest")),
     "Min": Formula(8, _ALL, _reduced("least")),
-    "Mul": Formula(7, _ALL, _product),
+    "Mul": Formula(7, _ALL, _product, alike=_EITHER),
     "Neg": Formula(6, (*_FLOATS64, *SIGNED), _plain("-{0}")),
     "Not": Formula(1, ("bool",), _plain("(not {0})")),
-    "Or": Formula(7, ("bool",), _plain("({0} or {1})")),
+    "Or": Formula(7, ("bool",), _plain("({0} or {1})"), alike=_EITHER),
     "Reciprocal": Formula(6, FLOATS, _plain("np.float32(1) / {0}")),
     "Relu": Formula(6, (*_FLOATS64, *SIGNED), _relu),
     "Round": _of_float("rintf", 11),
@@ -210,9 +214,11 @@ FORMULAS: dict[str, Formula] = {
         1, FLOATS, _plain("{0} / (np.float32(1) + libdevice.fabsf({0}))")
     ),
     "Sqrt": Formula(6, FLOATS, _plain("libdevice.fsqrt_rn({0})")),
-    "Sub": Formula(7, _ALL, _plain("{0} - {1}")),
+    "Sub": Formula(7, _ALL, _plain("{0} - {1}"), alike=_EITHER),
     "Sum": Formula(8, _FLOATS64, _sum),
     "Tanh": _of_float("tanhf", 6),
-    "Where": Formula(9, _EVERY, _plain("({1} if {0} else {2})"), checked=1),
-    "Xor": Formula(7, ("bool",), _plain("({0} != {1})")),
+    "Where": Formula(
+        9, _EVERY, _plain("({1} if {0} else {2})"), checked=1, alike=(1, 2)
+    ),
+    "Xor": Formula(7, ("bool",), _plain("({0} != {1})"), alike=_EITHER),
 }  #: by operator of ai.onnx

@@ -64,7 +64,7 @@ for _op, _formula in FORMULAS.items():
         since=_formula.since,
         dtypes={_formula.checked: _formula.dtypes},
         when=_refused,
-        aliases=tuple((0, index) for index in range(3)),
+        aliases=tuple((0, index) for index in _formula.alike),
         because="one kernel is generated for neighbouring elementwise nodes",
         not_capturable=None,
     )(_described)
