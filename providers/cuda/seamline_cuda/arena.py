@@ -16,9 +16,8 @@ being unmapped belong to nobody until it is over.
 
 from __future__ import annotations
 
-import bisect
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import attrs
 
@@ -26,24 +25,11 @@ from seamline.closing import close_all
 from seamline.devices import Gauges, VirtualMemory, VirtualMemoryError
 from seamline_cuda.extents import Extents
 from seamline_cuda.page_pool import PagePool
+from seamline_cuda.pieces import Piece, Pieces
 
 __all__ = ["ALIGNMENT", "Arena"]
 
 ALIGNMENT = 256  #: bytes; what the driver's own allocator promises
-
-
-@attrs.define(eq=False)
-class _Piece:
-    """Granules that were given pages together, and how many values lie on them."""
-
-    start: int
-    nbytes: int
-    handle: int
-    users: int = 0
-
-    @property
-    def end(self) -> int:
-        return self.start + self.nbytes
 
 
 @attrs.define(eq=False)
@@ -67,7 +53,7 @@ class Arena:
     _base: int | None = attrs.field(default=None, init=False)
     _content: int = attrs.field(default=0, init=False)
     _free: Extents = attrs.field(factory=Extents, init=False)
-    _pieces: list[_Piece] = attrs.field(factory=list, init=False)
+    _pieces: Pieces = attrs.field(factory=Pieces, init=False)
     #: Address -> bytes asked for, and bytes taken.
     _held: dict[int, tuple[int, int]] = attrs.field(factory=dict, init=False)
     _lent: dict[int, tuple[int, Callable[[], object]]] = attrs.field(
@@ -101,12 +87,12 @@ class Arena:
         size = -(-max(nbytes, 1) // ALIGNMENT) * ALIGNMENT
         with self._lock:
             self._reserve()
-            place = self._free.first_within(self._mapped_runs(), size, ALIGNMENT)
+            place = self._free.first_within(self._pieces.runs(), size, ALIGNMENT)
             if place is None:
                 place = self._place(size, ALIGNMENT, nbytes)
                 self._commit(place, size)
             self._free.take(place, size)
-            for piece in self._on(place, size):
+            for piece in self._pieces.on(place, size):
                 piece.users += 1
             self._held[place] = (nbytes, size)
             self._content += nbytes
@@ -126,7 +112,7 @@ class Arena:
             nbytes, size = self._held.pop(address)
             self._content -= nbytes
             self._free.give(address, size)
-            left = self._on(address, size)
+            left = self._pieces.on(address, size)
             for piece in left:
                 piece.users -= 1
             unused = [piece for piece in left if not piece.users]
@@ -156,7 +142,7 @@ class Arena:
         with self._lock:
             self._reserve()
             windows = Extents(list(self._free.parts))
-            for piece in self._pieces:
+            for piece in self._pieces.kept:
                 for start, end in windows.inside(piece.start, piece.nbytes):
                     windows.take(start, end - start)
             place = windows.first_fit(size, granule)
@@ -190,10 +176,10 @@ class Arena:
         with self._lock:
             self._held.clear()
             self._content = 0
-            while self._pieces:
-                piece = self._pieces[-1]
+            while self._pieces.kept:
+                piece = self._pieces.kept[-1]
                 self.pages.unmap(piece.start, piece.nbytes)
-                self._pieces.pop()
+                self._pieces.remove(piece)
                 self.pool.give(piece.handle, piece.nbytes)
             self.pool.trim(0)
             if self._base is not None:
@@ -223,32 +209,14 @@ class Arena:
             self.pages.device, "allocate", nbytes, why, self.gauges()
         )
 
-    def _mapped_runs(self) -> Iterator[tuple[int, int]]:
-        """Give stretches that have pages, over the pieces that touch."""
-        start = end = -1
-        for piece in self._pieces:
-            if piece.start != end:
-                if end > start:
-                    yield start, end
-                start = piece.start
-            end = piece.end
-        if end > start:
-            yield start, end
-
-    def _on(self, start: int, nbytes: int) -> list[_Piece]:
-        """Give the pieces that a part of the range lies on."""
-        first = bisect.bisect_right(self._pieces, start, key=lambda p: p.end)
-        last = bisect.bisect_left(self._pieces, start + nbytes, key=lambda p: p.start)
-        return self._pieces[first:last]
-
     def _commit(self, place: int, size: int) -> None:
         """Give pages to the granules of a part that have none, or to none of them."""
         granule = self.pages.granularity
         at = place - place % granule
         end = -(-(place + size) // granule) * granule
-        made: list[_Piece] = []
+        made: list[Piece] = []
         try:
-            for piece in [*self._on(place, size), None]:
+            for piece in [*self._pieces.on(place, size), None]:
                 upto = piece.start if piece is not None else end
                 if at < upto:
                     made.append(self._map(at, upto - at))
@@ -259,31 +227,31 @@ class Arena:
                 self.pool.give(piece.handle, piece.nbytes)
             raise
         for piece in made:
-            bisect.insort(self._pieces, piece, key=lambda p: p.start)
+            self._pieces.add(piece)
 
-    def _map(self, start: int, nbytes: int) -> _Piece:
+    def _map(self, start: int, nbytes: int) -> Piece:
         handle = self.pool.take(nbytes)
         try:
             self.pages.map(start, handle)
         except BaseException:
             self.pool.give(handle, nbytes)
             raise
-        return _Piece(start, nbytes, handle)
+        return Piece(start, nbytes, handle)
 
-    def _close_off(self, piece: _Piece) -> None:
+    def _close_off(self, piece: Piece) -> None:
         """Keep a piece's addresses from everybody until it is unmapped."""
         self._pieces.remove(piece)
         for start, end in self._free.inside(piece.start, piece.nbytes):
             self._free.take(start, end - start)
 
-    def unmapped(self, piece: _Piece) -> None:
+    def unmapped(self, piece: Piece) -> None:
         """Unmap a piece that was closed off; one that cannot be is open again."""
         try:
             self.pages.unmap(piece.start, piece.nbytes)
         except BaseException:
             with self._lock:
                 self._free.give(piece.start, piece.nbytes)
-                bisect.insort(self._pieces, piece, key=lambda p: p.start)
+                self._pieces.add(piece)
             raise
         with self._lock:
             self._free.give(piece.start, piece.nbytes)
@@ -295,7 +263,7 @@ class _Unmapping:
     """Lets several pieces be unmapped, all of them even where one fails."""
 
     arena: Arena
-    piece: _Piece
+    piece: Piece
 
     def close(self) -> None:
         self.arena.unmapped(self.piece)
