@@ -18,6 +18,7 @@ from seamline.provider import Refusal, view_of
 from seamline_cuda.elementwise import generated
 from seamline_cuda.formulas import FORMULAS
 from seamline_cuda.fusion import single, trampled
+from seamline_cuda.reshaping import RESHAPING
 from seamline_cuda.table import TABLE
 
 drawn = np.random.default_rng(3)
@@ -225,6 +226,6 @@ def test_what_the_device_has_not_is_refused_with_a_reason(what):
 
 
 def test_every_formula_is_claimed_for_every_type_that_it_names():
-    assert set(TABLE.operators()) == set(FORMULAS)
+    assert set(TABLE.operators()) == set(FORMULAS) | set(RESHAPING)
     nodes, _ = nodes_of("g (float[2] x) => (float[2] y) { y = Relu(x) }")
     assert TABLE.find(nodes[0]).not_capturable is None

@@ -14,6 +14,7 @@ from seamline.errors import DeadlineError, RunError
 from seamline_cuda.device import Gpu
 from seamline_cuda.driver import call
 from seamline_cuda.errors import CudaError
+from seamline_cuda.reshaping import Copy
 from seamline_cuda.streams import Event
 
 
@@ -159,3 +160,24 @@ def test_a_launch_writes_what_its_arguments_say_and_nothing_beside(rig):
     got = rig.words(buffer.address, 2048)
     assert set(got[:1000]) == {5}
     assert set(got[1000:]) == {0x77777777}
+
+
+def test_a_copy_on_the_device_is_captured_like_a_launch(rig):
+    one, two = (rig.memory.allocate(4096) for _ in range(2))
+    rig.filled(one.address, 4096, 0x31)
+    rig.filled(two.address, 4096, 0)
+    copy = Copy("copy", two.address, one.address, 2048, rig.gpu.compute.handle)
+    with (
+        rig.memory.gate.capture("s"),
+        rig.gpu.here(),
+        rig.gpu.compute.captured() as made,
+    ):
+        copy()
+    assert set(rig.words(two.address, 1024)) == {0}
+    with rig.gpu.here():
+        made[0].launch(rig.gpu.compute)
+    got = rig.words(two.address, 1024)
+    assert set(got[:512]) == {0x31313131}
+    assert set(got[512:]) == {0}
+    with rig.gpu.here():
+        made[0].close()

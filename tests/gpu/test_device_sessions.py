@@ -157,6 +157,19 @@ def test_values_cross_between_the_device_and_the_host_and_back():
         assert facts["bytes_out"] > 0
 
 
+def test_another_shape_of_the_same_bytes_runs_nothing():
+    text = """g (float[6,4] x) => (float[24] y, float[2,12] z)
+        <int64[2] s = {2, 12}, int64[1] f = {24}>
+        { a = Relu(x)  b = Reshape(a, f)  y = Neg(b)  z = Reshape(a, s) }"""
+    with Opened(text) as session:
+        for seed in range(3):
+            feeds = feeds_of(text, seed)
+            hold(text, session.run(feeds), feeds)
+        (segment,) = session.captured
+        found = [step.kernel for step in segment.executable.launches]
+        assert found == ["elementwise_relu", "elementwise_neg"]
+
+
 def test_two_sessions_on_two_threads_do_not_disturb_each_other():
     wrong = []
 

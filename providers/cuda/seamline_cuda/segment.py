@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 import attrs
 import numpy as np
@@ -26,9 +26,14 @@ from seamline_cuda.gate import Capturing
 from seamline_cuda.loading import Launch, Loader
 from seamline_cuda.memory import CudaMemory, CudaView
 from seamline_cuda.recording import CudaRecording
+from seamline_cuda.reshaping import Copy
 from seamline_cuda.table import is_elementwise
 
 __all__ = ["CudaSegment"]
+
+Launched: TypeAlias = (
+    Launch | Copy
+)  #: what a run submits, each a call without arguments
 
 _THREADS = 256
 _BLOCKS = 16  #: for each multiprocessor, enough to keep its loads in flight
@@ -55,7 +60,7 @@ class CudaSegment(KernelSegment):
     host: list[tuple[str, Array, bytes]] = attrs.field(factory=list, init=False)
     binding: int = attrs.field(default=0, init=False)
     apart: dict[str, str] = attrs.field(factory=dict, init=False)
-    _steps: list[tuple[NodeView, Launch]] = attrs.field(factory=list, init=False)
+    _steps: list[tuple[NodeView, Launched]] = attrs.field(factory=list, init=False)
     _turn: threading.Lock = attrs.field(factory=threading.Lock, init=False)
 
     def bind(
@@ -79,16 +84,18 @@ class CudaSegment(KernelSegment):
         self.host = [(n, _on_host(n, v), b"") for n, v in (host or {}).items()]
         self.binding += 1
         self.apart = {}
-        steps: list[tuple[NodeView, Launch]] = []
+        steps: list[tuple[NodeView, Launched]] = []
         for step in grouped(self.spec.nodes, self.spec.outputs, is_elementwise):
-            assert isinstance(step, Group), "a claimed node without a formula"
+            if not isinstance(step, Group):
+                steps += self._moved(step)
+                continue
             try:
                 steps += self._launches(step)
             except CudaError as error:
                 raise self._failed(BuildError, step.nodes[0], error) from error
         self._steps = steps
 
-    def _launches(self, group: Group) -> Iterator[tuple[NodeView, Launch]]:
+    def _launches(self, group: Group) -> Iterator[tuple[NodeView, Launched]]:
         made, first = generated(group), group.nodes[0]
         if not made.count:
             return
@@ -113,6 +120,18 @@ class CudaSegment(KernelSegment):
                 threads=_THREADS,
             ),
         )
+
+    def _moved(self, node: NodeView) -> Iterator[tuple[NodeView, Launched]]:
+        """Copy a node's first input to its result, where they do not lie together."""
+        source = self.bound[node.node.inputs[0]]
+        target = self.bound[node.node.outputs[0]]
+        if source.address != target.address and target.nbytes:
+            stream = self.memory.gpu.compute.handle
+            name = node.op_type.lower()
+            yield (
+                node,
+                Copy(name, target.address, source.address, target.nbytes, stream),
+            )
 
     # -- running -------------------------------------------------------------------------
 
@@ -204,7 +223,7 @@ class CudaSegment(KernelSegment):
     # -- the rest ------------------------------------------------------------------------
 
     @property
-    def launches(self) -> Sequence[Launch]:
+    def launches(self) -> Sequence[Launched]:
         """Give what a run submits, in order."""
         return [launch for _, launch in self._steps]
 

@@ -17,6 +17,7 @@ from seamline.tensors import TensorType
 from seamline_cuda.elements import ELEMENTS
 from seamline_cuda.elementwise import LIMIT
 from seamline_cuda.formulas import FORMULAS, Formula
+from seamline_cuda.reshaping import DTYPES, RESHAPING
 
 __all__ = ["TABLE", "is_elementwise"]
 
@@ -29,8 +30,8 @@ def is_elementwise(node: NodeView) -> bool:
     return not node.domain and node.op_type in FORMULAS
 
 
-def _described(call: Call) -> Formula:
-    return FORMULAS[call.view.op_type]
+def _described(call: Call) -> Formula | None:
+    return FORMULAS.get(call.view.op_type)
 
 
 def _refused(node: NodeView) -> str | None:
@@ -68,3 +69,15 @@ for _op, _formula in FORMULAS.items():
         because="one kernel is generated for neighbouring elementwise nodes",
         not_capturable=None,
     )(_described)
+
+for _op, _versions in RESHAPING.items():
+    for _since, _on_host in _versions:
+        TABLE.kernel(
+            _op,
+            since=_since,
+            dtypes=DTYPES,
+            host_inputs=_on_host,
+            views=((0, 0),),
+            because="the result is its input's bytes",
+            not_capturable=None,
+        )(_described)
