@@ -55,6 +55,10 @@ class Bare:
     def array(self, view):
         return self.machine.array(view.place, view.kind)
 
+    def array_shown(self, view):
+        with self.machine.shown():
+            return self.array(view).copy()
+
     def add_one(self, source, target, **chosen):
         """Queue ``target = source + 1`` on the stream that computes."""
         x, y = self.array(source), self.array(target)
@@ -162,6 +166,21 @@ def test_an_error_ends_what_is_queued_behind_it_and_is_raised_once_where_one_wai
         assert np.isnan(bare.read(b)).all()
         bare.add_one(a, b)
         np.testing.assert_array_equal(bare.read(b), np.ones(4, f32))
+
+
+def test_synchronize_waits_and_raises_what_failed_once_and_waits_for_nothing_again():
+    with Bare(copy_delay=0.02) as bare:
+        source, target = bare.place(), bare.place()
+        bare.memory.submit_write(source, np.arange(4, dtype=f32))
+        bare.add_one(source, target)
+        bare.memory.synchronize()
+        np.testing.assert_array_equal(bare.array_shown(target), [1, 2, 3, 4])
+        bare.machine.submit(
+            bare.machine.compute, Operation("kernel 'bad'", lambda: 1 // 0)
+        )
+        with pytest.raises(ZeroDivisionError):
+            bare.memory.synchronize()
+        bare.memory.synchronize()
 
 
 def test_work_on_memory_that_is_not_mapped_is_an_error_and_not_a_crash():
