@@ -6,11 +6,13 @@ import subprocess
 import sys
 import time
 
+import ml_dtypes
 import numpy as np
 import pytest
 from tests.gpu.rig import FILL, LATE, Rig, after
 
 from seamline.errors import DeadlineError, RunError
+from seamline.tensors import TensorType
 from seamline_cuda.device import Gpu
 from seamline_cuda.driver import call
 from seamline_cuda.errors import CudaError
@@ -136,16 +138,22 @@ def test_torch_reads_our_memory_and_works_on_after_we_close():
     torch = pytest.importorskip("torch", reason="torch is not installed")
     theirs = torch.arange(8, device="cuda", dtype=torch.float32)
     rig = Rig()
-    from seamline.tensors import TensorType
-
     kind = TensorType("float32", (8,))
     buffer = rig.memory.allocate(32)
     view = rig.memory.view(buffer, 0, kind)
     rig.memory.write(view, np.arange(8, dtype=np.float32))
     rig.memory.synchronize()
-    seen = torch.as_tensor(view, device="cuda")
-    assert seen.data_ptr() == buffer.address
-    assert torch.equal(seen, theirs)
+    for seen in (torch.as_tensor(view, device="cuda"), torch.from_dlpack(view)):
+        assert seen.data_ptr() == buffer.address
+        assert torch.equal(seen, theirs)
+    half = rig.memory.view(buffer, 0, TensorType("bfloat16", (4, 4)))
+    seen = torch.from_dlpack(half)
+    assert (seen.dtype, tuple(seen.shape)) == (torch.bfloat16, (4, 4))
+    seen[0, 0] = 2.0
+    torch.cuda.synchronize()
+    got = np.empty((4, 4), ml_dtypes.bfloat16)
+    rig.memory.read(half, got)
+    assert got[0, 0] == 2
     del seen
     buffer.close()
     rig.close()

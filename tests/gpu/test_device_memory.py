@@ -140,7 +140,7 @@ def test_what_is_written_is_read_and_every_copy_is_counted(rig, count):
     assert counts.get("bytes_in", 0) == counts.get("bytes_out", 0) == value.nbytes
     if count:
         pieces = -(-value.nbytes // rig.memory.transfers.slot)
-        assert counts["copies_in"] == counts["copies_out"] == pieces
+        assert (counts["copies_in"], counts["copies_out"]) == (pieces, 1)
         assert 0 < counts["seconds_out"] < 1
         assert 0 < counts["seconds_in"] < 1
 

@@ -238,3 +238,31 @@ def test_a_cache_grows_under_one_graph_that_appends_to_it(rig):
     with rig.gpu.here():
         graph.close()
     cache.close()
+
+
+def test_ten_thousand_replays_with_growth_and_other_pages_between_leave_nothing(rig):
+    width, rows, cycles = rig.granule // 4 // 4, 64, 160
+    cache = GrowingRange(rig.arena, 16 * rig.granule)
+    row, length = rig.memory.allocate(4 * width), rig.memory.allocate(8)
+    transfers, before = rig.memory.transfers, None
+    append = rig.launch(
+        APPEND, cache.address, row.address, length.address, width, blocks=1
+    )
+    cache.grow(rig.granule)
+    graph = captured(rig, append)
+    got = np.empty((rows, width), np.float32)
+    for cycle in range(1, cycles + 1):
+        transfers.write(row.address, np.full(width, cycle, np.float32))
+        transfers.write(length.address, np.zeros(1, np.int64))
+        for step in range(rows):
+            cache.grow((step + 1) * width * 4)
+            replayed(rig, graph)
+        if cycle % 16 == 0:
+            transfers.read(cache.address, got)
+            assert (got.min(), got.max()) == (cycle, cycle)
+        cache.shrink(0)
+        if before is None:
+            before = rig.memory.gauges(), rig.gpu.free_bytes()
+    assert (rig.memory.gauges(), rig.gpu.free_bytes()) == before
+    with rig.gpu.here():
+        graph.close()

@@ -17,7 +17,7 @@ import attrs
 from seamline.devices import Device
 from seamline_cuda.driver import call, check, enumeration, prepared
 from seamline_cuda.errors import CudaError
-from seamline_cuda.streams import Stream
+from seamline_cuda.streams import Event, Stream
 
 __all__ = ["Gpu"]
 
@@ -87,7 +87,7 @@ class Gpu:
                 streams += [Stream.open("compute")]
                 streams += [Stream.open("copies")]
             finally:
-                check(_POP, prepared(_POP)())
+                call(_POP)
             return cls(
                 Device("cuda", index), raw.split(b"\0")[0].decode(), capability,
                 _ask(handle, "MULTIPROCESSOR_COUNT"), int(call("cuDeviceTotalMem", handle)),
@@ -108,6 +108,17 @@ class Gpu:
     def here(self) -> _Here:
         """Make it the calling thread's device for a ``with`` block."""
         return _Here(self)
+
+    def enter(self) -> None:
+        """Make it the calling thread's device, until :meth:`leave`."""
+        context = self._context
+        if context is None:
+            self.usable()  # raises
+        check(_PUSH, prepared(_PUSH)(context))
+
+    def leave(self) -> None:
+        """Give the calling thread the device back that it had before."""
+        check(_POP, prepared(_POP)())
 
     @property
     def is_open(self) -> bool:
@@ -166,6 +177,14 @@ class Gpu:
                 self.noticed(error)
                 raise
 
+    def let_wait(self, stream: int) -> None:
+        """Let a stream of somebody else's wait for the kernels submitted so far."""
+        with self.here():
+            event = Event.open()
+            self.compute.record(event)
+            call("cuStreamWaitEvent", stream, event.handle, 0)
+            event.close()  # the driver keeps it until it was reached
+
     def noticed(self, error: CudaError) -> None:
         """Remember an error after which the device cannot be used."""
         if error.is_lost and not self.lost:
@@ -198,13 +217,10 @@ class _Here:
     gpu: Gpu
 
     def __enter__(self) -> None:
-        context = self.gpu._context
-        if context is None:
-            self.gpu.usable()  # raises
-        check(_PUSH, prepared(_PUSH)(context))
+        self.gpu.enter()
 
     def __exit__(self, *_: object) -> None:
-        check(_POP, prepared(_POP)())
+        self.gpu.leave()
 
 
 def _ask(handle: Any, what: str) -> int:

@@ -90,28 +90,16 @@ class Gate:
         if capture is not None:
             raise capture.refuse(what)
 
-    @contextlib.contextmanager
-    def memory_call(self, what: str) -> Iterator[None]:
+    def memory_call(self, what: str) -> _MemoryCall:
         """
-        Hold captures of other threads off while a memory call is made.
+        Hold captures of other threads off for a ``with`` block.
 
         Raises
         ------
         DeadlineError
             Another thread's capture did not end.
         """
-        me = threading.get_ident()
-        with self._changed:
-            self._wait(lambda: self._capture in (None, self.mine()), what)
-            self._calls[me] += 1
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._calls[me] -= 1
-                if not self._calls[me]:
-                    del self._calls[me]
-                self._changed.notify_all()
+        return _MemoryCall(self, what)
 
     @contextlib.contextmanager
     def capture(self, segment: str) -> Iterator[Capturing]:
@@ -140,6 +128,23 @@ class Gate:
                 self._capture = None
                 self._changed.notify_all()
 
+    def entered(self, what: str) -> None:
+        """Count a memory call of this thread, once no other thread captures."""
+        me = threading.get_ident()
+        with self._changed:
+            if self._capture is not None:
+                self._wait(lambda: self._capture in (None, self.mine()), what)
+            self._calls[me] += 1
+
+    def left(self) -> None:
+        """Count a memory call of this thread that is over."""
+        me = threading.get_ident()
+        with self._changed:
+            self._calls[me] -= 1
+            if not self._calls[me]:
+                del self._calls[me]
+            self._changed.notify_all()
+
     def _wait(self, free: Callable[[], bool], what: str) -> None:
         if not self._changed.wait_for(free, self.deadline):
             holder = self._capture
@@ -154,6 +159,20 @@ class Gate:
         self._changed = threading.Condition()
         self._calls.clear()
         self._capture = None
+
+
+@attrs.define(eq=False)
+class _MemoryCall:
+    """A memory call under way; plain, since every copy makes one."""
+
+    gate: Gate
+    what: str
+
+    def __enter__(self) -> None:
+        self.gate.entered(self.what)
+
+    def __exit__(self, *_: object) -> None:
+        self.gate.left()
 
 
 GATE = Gate()  #: the process's own; captures of all devices pass it

@@ -6,6 +6,7 @@ from typing import Any
 
 import attrs
 
+from seamline import dlpack
 from seamline.errors import ContractError, ResidencyError
 from seamline.off_host import OffHost
 from seamline.provider import Array, Buffer, Device, Gauges, View
@@ -17,6 +18,8 @@ from seamline_cuda.transfers import Transfers
 from seamline_cuda.virtual_memory import CudaVirtualMemory
 
 __all__ = ["CudaBuffer", "CudaMemory", "CudaView"]
+
+_NO_WAIT, _LEGACY = -1, 1  #: DLPack's words for no stream and for the default one
 
 #: Addresses are reserved for so many times what the device has: a range that grows takes
 #: its addresses at once, and there are plenty.
@@ -49,8 +52,9 @@ class CudaView(OffHost):
     """
     Bytes of a GPU under a type, C-contiguous.
 
-    Other libraries read it by ``__cuda_array_interface__``, where NumPy has a name for its
-    element type; they are told the stream that its work is submitted to.
+    Other libraries read it by DLPack, or by ``__cuda_array_interface__`` where NumPy has a
+    name for its element type. Nothing is copied: they see later runs write there, and they
+    wait for what was submitted before.
     """
 
     buffer: CudaBuffer
@@ -66,6 +70,17 @@ class CudaView(OffHost):
     def nbytes(self) -> int:
         """Give its length in bytes."""
         return nbytes_of(self.kind)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return dlpack.CUDA, self.device.index
+
+    def __dlpack__(self, *, stream: int | None = None, **request: Any) -> Any:
+        made = dlpack.lent(
+            self.address, self.kind, self.__dlpack_device__(), self, **request
+        )
+        if stream != _NO_WAIT:
+            self.buffer.owner.gpu.let_wait(stream or _LEGACY)
+        return made
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:

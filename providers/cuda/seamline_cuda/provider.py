@@ -46,6 +46,7 @@ class CudaProvider(KernelProvider):
                 pool_nbytes=int(chosen.get("pool_bytes", 0)),
             )
             self._loader = Loader(self.gpu)
+            self._apart: dict[str, str] = {}
         except BaseException:
             self.gpu.close()
             raise
@@ -60,11 +61,16 @@ class CudaProvider(KernelProvider):
         made = cast(KernelSegment, super().build(segment, context))
         return CudaSegment(
             made.provider, made.spec, made.kernels, made.context, made.options,
-            memory=self._memory, loader=self._loader,
+            memory=self._memory, loader=self._loader, apart=self._apart,
         )  # fmt: skip
 
     def facts(self) -> Mapping[str, object]:
-        """Say which device it is, what memory it holds, and what was copied so far."""
+        """
+        Say which device it is, what memory it holds, and what was copied so far.
+
+        ``taken_apart`` has the nodes that would be one kernel if they did not lie where
+        they do, and why they are not.
+        """
         held = self._memory.gauges()
         pool = self._memory.arena.pool
         return {
@@ -77,6 +83,7 @@ class CudaProvider(KernelProvider):
             "pages_created": pool.counts["created"],
             "pages_reused": pool.counts["reused"],
             "kernels": len(self._loader.loaded),
+            "taken_apart": dict(self._apart),
             **self._memory.transfers.counts(),
         }
 

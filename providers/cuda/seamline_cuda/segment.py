@@ -50,16 +50,19 @@ class CudaSegment(KernelSegment):
         The views of the present binding, by value.
     binding
         Counts bindings: a recording holds one of them.
+    host
+        What its nodes read on the host.
     apart
-        Groups of nodes that could not run as one kernel in the present places, and why.
+        Groups of nodes that could not run as one kernel in their places, and why; the
+        provider's own, for its facts.
     """
 
     memory: CudaMemory = attrs.field(kw_only=True)
     loader: Loader = attrs.field(kw_only=True)
+    apart: dict[str, str] = attrs.field(kw_only=True)
     bound: dict[str, CudaView] = attrs.field(factory=dict, init=False)
-    host: list[tuple[str, Array, bytes]] = attrs.field(factory=list, init=False)
+    host: dict[str, Array] = attrs.field(factory=dict, init=False)
     binding: int = attrs.field(default=0, init=False)
-    apart: dict[str, str] = attrs.field(factory=dict, init=False)
     _steps: list[tuple[NodeView, Launched]] = attrs.field(factory=list, init=False)
     _turn: threading.Lock = attrs.field(factory=threading.Lock, init=False)
 
@@ -81,9 +84,8 @@ class CudaSegment(KernelSegment):
         """
         checked = self.memory.checked
         self.bound = {n: checked(v) for n, v in views.items() if v is not None}
-        self.host = [(n, _on_host(n, v), b"") for n, v in (host or {}).items()]
+        self.host = {n: _on_host(n, v) for n, v in (host or {}).items()}
         self.binding += 1
-        self.apart = {}
         steps: list[tuple[NodeView, Launched]] = []
         for step in grouped(self.spec.nodes, self.spec.outputs, is_elementwise):
             if not isinstance(step, Group):
@@ -231,7 +233,7 @@ class CudaSegment(KernelSegment):
         """Wait for work in flight, then forget the launches; recordings are refused."""
         self.memory.gpu.drain()
         KernelSegment.close(self)
-        self.bound, self.host, self._steps = {}, [], []
+        self.bound, self.host, self._steps = {}, {}, []
         self.binding += 1
 
 

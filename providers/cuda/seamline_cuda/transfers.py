@@ -1,11 +1,15 @@
 """
-Copies between the host and one GPU: through pinned memory, on a stream of their own.
+Copies between the host and one GPU: through pinned memory, in order with the kernels.
 
-The driver can copy by itself only from and to pinned memory; from other memory it would
-wait, and copy through pinned memory of its own. So bytes pass through a few slots of ours:
-while one is copied by the device, the next is filled by the host. An event before each
-transfer lets it wait for the kernels that were submitted earlier, and one after it lets
-those that follow wait for it.
+The driver can copy by itself only from and to pinned memory. So bytes pass through a few
+pinned slots: a write returns when the last byte is in one, and what is in flight then does
+not have to end first.
+
+What fits a slot is copied on the stream of the kernels, whose order is all that it needs.
+More than that goes on the stream of copies, slot after slot, one filled by the host while
+the other is copied by the device; events order it against the kernels. Where more than a
+slot is read, the driver's own way to pageable memory takes half the time of ours, and the
+caller waits in any case, so that is taken.
 
 Each copy is counted with its bytes, and with the time between two events around it on the
 stream, never the time that it took to submit it.
@@ -27,20 +31,29 @@ from seamline_cuda.device import Gpu
 from seamline_cuda.driver import call, check, prepared
 from seamline_cuda.errors import CudaError
 from seamline_cuda.gate import GATE, Gate
-from seamline_cuda.streams import Event
+from seamline_cuda.streams import Event, Stream
 
-__all__ = ["Transfers"]
+__all__ = ["SLOT", "Transfers"]
 
 SLOT = 4 << 20  #: bytes; a copy of that size runs at the link's full rate
 _SLOTS = 4
 _IN, _OUT = "in", "out"
+_TO_DEVICE, _TO_HOST = "cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync"
 
 
 @attrs.define(eq=False)
 class _Slot:
-    """Pinned bytes, and the copy that uses them."""
+    """
+    Pinned bytes, and the copy that uses them.
+
+    Attributes
+    ----------
+    way
+        Which way the copy goes that was not timed yet; empty where there is none.
+    """
 
     address: int
+    bytes: Array
     begun: Event
     done: Event
     way: str = ""
@@ -70,7 +83,6 @@ class Transfers:
     _slots: list[_Slot] = attrs.field(factory=list, init=False)
     _next: int = attrs.field(default=0, init=False)
     _order: Event | None = attrs.field(default=None, init=False)
-    _pinned: int = attrs.field(default=0, init=False)
     _counts: dict[str, float] = attrs.field(factory=dict, init=False)
     _stack: ExitStack = attrs.field(factory=ExitStack, init=False)
 
@@ -86,17 +98,17 @@ class Transfers:
         RecordingError
             The calling thread captures.
         """
-        flat = np.ascontiguousarray(source).reshape(-1).view(np.uint8)
-        with self._moving(f"writes {flat.nbytes} bytes from the host"):
-            start = flat.ctypes.data
-            for offset in range(0, flat.nbytes, self.slot):
-                size = min(self.slot, flat.nbytes - offset)
-                slot = self._taken()
-                ctypes.memmove(slot.address, start + offset, size)
-                self._copy(
-                    slot, _IN, size, "cuMemcpyHtoDAsync", address + offset, slot.address
-                )
-            self._after()
+        raw = np.ascontiguousarray(source).reshape(-1).view(np.uint8)
+        with _Moving(self, "writes from the host"):
+            if raw.nbytes <= self.slot:
+                if raw.nbytes:
+                    self._put(self.gpu.compute, address, raw)
+                return
+            self._ordered(self.gpu.compute, self.gpu.copies)
+            for offset in range(0, raw.nbytes, self.slot):
+                piece = raw[offset : offset + self.slot]
+                self._put(self.gpu.copies, address + offset, piece)
+            self._ordered(self.gpu.copies, self.gpu.compute)
 
     def read(self, address: int, target: Array) -> None:
         """
@@ -111,24 +123,18 @@ class Transfers:
         """
         flat = target if target.flags.c_contiguous else np.empty_like(target, order="C")
         raw = flat.reshape(-1).view(np.uint8)
-        with self._moving(f"reads {raw.nbytes} bytes to the host"):
-            start, waiting = raw.ctypes.data, list[tuple[_Slot, int, int]]()
-            for offset in range(0, raw.nbytes, self.slot):
-                size = min(self.slot, raw.nbytes - offset)
-                if len(waiting) == len(self._slots):
-                    self._landed(*waiting.pop(0))
-                slot = self._taken()
-                self._copy(
-                    slot,
-                    _OUT,
-                    size,
-                    "cuMemcpyDtoHAsync",
-                    slot.address,
-                    address + offset,
-                )
-                waiting.append((slot, start + offset, size))
-            for landing in waiting:
-                self._landed(*landing)
+        with _Moving(self, "reads to the host"):
+            if raw.nbytes:
+                slot = self._free_slot()
+                if raw.nbytes <= self.slot:
+                    self._copy(slot, self.gpu.compute, _OUT, raw.nbytes, _TO_HOST, slot.address, address)  # fmt: skip
+                else:
+                    self._ordered(self.gpu.compute, self.gpu.copies)
+                    self._copy(slot, self.gpu.copies, _OUT, raw.nbytes, _TO_HOST, raw.ctypes.data, address)  # fmt: skip
+                self._noticing(slot.done.synchronize)
+                self._timed(slot)
+                if raw.nbytes <= self.slot:
+                    raw[...] = slot.bytes[: raw.nbytes]
         if flat is not target:
             np.copyto(target, flat)
 
@@ -152,33 +158,31 @@ class Transfers:
         """Give events and pinned memory back, once no copy uses them; once."""
         with self._lock:
             self._slots.clear()
-            self._stack.close()
+            stack, self._stack = self._stack, ExitStack()
+            self.gpu.drain()
+            with self.gpu.here():
+                stack.close()
 
     # -- a piece -------------------------------------------------------------------------
 
-    def _moving(self, what: str) -> ExitStack:
-        """Hold what holds around a transfer, which waits for kernels submitted so far."""
-        self.gate.legal(what)
-        self.gpu.usable()
-        with ExitStack() as stack:
-            stack.enter_context(self.gate.memory_call(what))
-            stack.enter_context(self._lock)
-            stack.enter_context(self.gpu.here())
+    def entered(self) -> None:
+        """Have the slots ready; the lock is held and the device current."""
+        if not self._slots:
             self._open()
-            order = self._order
-            assert order is not None
-            self.gpu.compute.record(order)
-            self.gpu.copies.wait_for(order)
-            return stack.pop_all()
 
-    def _after(self) -> None:
-        """Let kernels submitted from now on wait for the copies."""
+    def _put(self, stream: Stream, address: int, piece: Array) -> None:
+        slot = self._free_slot()
+        slot.bytes[: piece.nbytes] = piece
+        self._copy(slot, stream, _IN, piece.nbytes, _TO_DEVICE, address, slot.address)
+
+    def _ordered(self, first: Stream, then: Stream) -> None:
+        """Let what one stream is given from now on wait for what the other has."""
         order = self._order
         assert order is not None
-        self.gpu.copies.record(order)
-        self.gpu.compute.wait_for(order)
+        first.record(order)
+        then.wait_for(order)
 
-    def _taken(self) -> _Slot:
+    def _free_slot(self) -> _Slot:
         """Give a slot that no copy uses."""
         slot = self._slots[self._next]
         self._next = (self._next + 1) % len(self._slots)
@@ -187,28 +191,24 @@ class Transfers:
             self._timed(slot)
         return slot
 
-    def _copy(self, slot: _Slot, way: str, size: int, name: str, *places: int) -> None:
-        copies = self.gpu.copies
-        copies.record(slot.begun)
+    def _copy(
+        self, slot: _Slot, stream: Stream, way: str, size: int, name: str, *places: int
+    ) -> None:
+        stream.record(slot.begun)
         self._noticing(
-            lambda: check(name, prepared(name)(*places, size, copies.handle))
+            lambda: check(name, prepared(name)(*places, size, stream.handle))
         )
-        copies.record(slot.done)
+        stream.record(slot.done)
         slot.way = way
+        counts = self._counts
         for what, more in ((f"copies_{way}", 1), (f"bytes_{way}", size)):
-            self._counts[what] = self._counts.get(what, 0) + more
-
-    def _landed(self, slot: _Slot, place: int, size: int) -> None:
-        self._noticing(slot.done.synchronize)
-        ctypes.memmove(place, slot.address, size)
-        self._timed(slot)
+            counts[what] = counts.get(what, 0) + more
 
     def _timed(self, slot: _Slot) -> None:
-        if slot.way:
-            what = f"seconds_{slot.way}"
-            spent = slot.done.since(slot.begun)
-            self._counts[what] = self._counts.get(what, 0.0) + spent
-            slot.way = ""
+        what = f"seconds_{slot.way}"
+        spent = slot.done.since(slot.begun)
+        self._counts[what] = self._counts.get(what, 0.0) + spent
+        slot.way = ""
 
     def _noticing(self, act: Callable[[], Any]) -> None:
         try:
@@ -218,8 +218,6 @@ class Transfers:
             raise
 
     def _open(self) -> None:
-        if self._slots:
-            return
         with ExitStack() as stack:
             self._order = Event.open()
             stack.callback(self._order.close)
@@ -228,22 +226,41 @@ class Transfers:
             slots = []
             for index in range(_SLOTS):
                 place = start + index * self.slot
-                slots.append(
-                    _Slot(place, Event.open(timed=True), Event.open(timed=True))
-                )
+                raw = (ctypes.c_uint8 * self.slot).from_address(place)
+                begun, done = Event.open(timed=True), Event.open(timed=True)
+                slots.append(_Slot(place, np.frombuffer(raw, np.uint8), begun, done))
                 stack.callback(slots[-1].close)
             self._slots = slots
-            self._stack = _here(self.gpu, stack.pop_all())
+            self._stack = stack.pop_all()
 
 
-def _here(gpu: Gpu, inner: ExitStack) -> ExitStack:
-    """Close with the device current, and after its work."""
-    outer = ExitStack()
+@attrs.define(eq=False)
+class _Moving:
+    """What holds around a transfer: the gate, the lock, the device."""
 
-    def close() -> None:
-        gpu.drain()
-        with gpu.here():
-            inner.close()
+    transfers: Transfers
+    what: str
 
-    outer.callback(close)
-    return outer
+    def __enter__(self) -> None:
+        its = self.transfers
+        its.gate.legal(self.what)
+        its.gpu.usable()
+        its.gate.entered(self.what)
+        its._lock.acquire()
+        try:
+            its.gpu.enter()
+        except BaseException:
+            its._lock.release()
+            its.gate.left()
+            raise
+        try:
+            its.entered()
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        its = self.transfers
+        its.gpu.leave()
+        its._lock.release()
+        its.gate.left()
