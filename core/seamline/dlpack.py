@@ -151,8 +151,8 @@ def lent(
         raise BufferError("it is lent where it lies, on its device and uncopied")
     # NumPy makes the capsule over the bare address, and looks at no byte behind it.
     raw = (ctypes.c_uint8 * max(nbytes_of(kind), 1)).from_address(address or 1)
-    raw.owner = owner
-    array = np.frombuffer(raw, np.uint8, nbytes_of(kind))
+    vars(raw)["owner"] = owner
+    array = np.ctypeslib.as_array(raw)[: nbytes_of(kind)]
     array = array.view(numpy_dtype(kind.dtype)).reshape(kind.sizes)
     capsule = to_dlpack(array, max_version=request.get("max_version"))
     tensor = _tensor_in(capsule)

@@ -8,7 +8,7 @@ memory fails where it touches it, and never computes with it.
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from seamline.devices import Device
 from seamline.errors import ResidencyError
@@ -47,5 +47,8 @@ class OffHost:
 
     __array__ = __array_ufunc__ = __array_function__ = _refuse
     __getitem__ = __setitem__ = __iter__ = __len__ = _refuse
-    __dlpack__ = __dlpack_device__ = __buffer__ = __float__ = __bool__ = _refuse
+    __buffer__ = __float__ = __bool__ = _refuse
+    # A device that lends its memory has these two of its own.
+    __dlpack__: Any = _refuse
+    __dlpack_device__: Any = _refuse
     __array_interface__ = __array_struct__ = property(_refuse)

@@ -228,7 +228,7 @@ class Transfers:
                 place = start + index * self.slot
                 raw = (ctypes.c_uint8 * self.slot).from_address(place)
                 begun, done = Event.open(timed=True), Event.open(timed=True)
-                slots.append(_Slot(place, np.frombuffer(raw, np.uint8), begun, done))
+                slots.append(_Slot(place, np.ctypeslib.as_array(raw), begun, done))
                 stack.callback(slots[-1].close)
             self._slots = slots
             self._stack = stack.pop_all()
