@@ -21,21 +21,32 @@ import time
 import numpy as np
 from tests.bench.measuring import alternating, machine, table, write_record
 from tests.core.toys import model
+from tests.cuda.plain import groups_of
 from tests.gpu.rig import FILL, Rig
 
 import seamline_cuda.plugin
 from seamline.pipeline import Pipeline
 from seamline.settings import Settings
 from seamline_cuda.driver import call
+from seamline_cuda.elementwise import generated
 from seamline_cuda.growing import GrowingRange
 
 KERNELS = 200
 CHAIN = """g (float[32,128] x, float[128] b) => (float[32,128] y)
     { t = Add(x, b)  u = Relu(t)  v = Mul(u, x)  y = Tanh(v) }"""
 LARGE = 1 << 26
-ADD = (
-    f"g (float[{LARGE}] x, float[{LARGE}] z) => (float[{LARGE}] y) {{ y = Add(x, z) }}"
-)
+SIDE = 1 << 13
+STREAMED = {
+    "Add": (
+        f"g (float[{LARGE}] x, float[{LARGE}] z) => (float[{LARGE}] y) {{ y = Add(x, z) }}",
+        3,
+    ),
+    "Add of a row, Relu, Mul": (
+        f"""g (float[{SIDE},{SIDE}] x, float[{SIDE}] b) => (float[{SIDE},{SIDE}] y)
+        {{ t = Add(x, b)  u = Relu(t)  y = Mul(u, x) }}""",
+        2,
+    ),
+}  #: model, and arrays of that size that it moves
 #: Opens a session and runs it once; the time it took is what it prints.
 START = """
 import time
@@ -155,7 +166,7 @@ def copies(rig):
 
 
 def sessions():
-    """Time a session's run and its parts, and one large kernel by its bytes."""
+    """Time a session's run and its parts."""
     session = opened(CHAIN)
     feeds = {"x": np.ones((32, 128), np.float32), "b": np.ones(128, np.float32)}
     for _ in range(3):
@@ -173,22 +184,41 @@ def sessions():
     )
     session.close()
     rows = [(name, *microseconds(times)) for name, times in found.items()]
-    session = opened(ADD)
-    array = np.ones(LARGE, np.float32)
-    for _ in range(2):
-        session.run({"x": array, "z": array})
-    (segment,) = session.runner.latest().captured.values()
-    memory = session.providers["cuda"].memory()
-
-    def once():
-        segment.recording.replay()
-        memory.synchronize()
-
-    (add,) = alternating({"add": once}, rounds=20).values()
-    session.close()
-    rate = 12 * LARGE / add.best / 1e12
-    rows.append((f"Add of {LARGE} floats, {rate:.2f} TB/s", *microseconds(add)))
     return table(("µs", "median", "best"), rows)
+
+
+def elements(rig):
+    """Time kernels that take one element at a time, and several, by the bytes they move."""
+    rows = []
+    for name, (text, arrays) in STREAMED.items():
+        (group,) = groups_of(text)
+        buffers = [rig.memory.allocate(4 * LARGE) for _ in range(len(group.loads) + 1)]
+        places = [buffer.address for buffer in buffers]
+        launches = {}
+        for at_once in (1, 2, 4, 8):
+            made = generated(group, at_once)
+            launches[at_once] = rig.launch(
+                made.kernel, *places, *made.numbers, blocks=16 * rig.gpu.multiprocessors
+            )
+
+        def ended(launch):
+            def timed():
+                launch()
+                rig.gpu.compute.synchronize()
+
+            return timed
+
+        with rig.gpu.here():
+            found = alternating(
+                {f"{n} at once": ended(launch) for n, launch in launches.items()},
+                rounds=20, seconds=5,
+            )  # fmt: skip
+        for how, times in found.items():
+            rate = 4 * LARGE * arrays / times.best / 1e12
+            rows.append((f"{name}, {how}", f"{times.best * 1e6:.0f}", f"{rate:.2f}"))
+        for buffer in buffers:
+            buffer.close()
+    return table((f"{LARGE} floats", "best, µs", "TB/s"), rows)
 
 
 def starts():
@@ -213,6 +243,7 @@ def main():
     facts["device"] = f"{rig.gpu.name}, granule {rig.granule}"
     made, gain = launches(rig)
     sections = ["## Launches", made, gain, "## Pages", commits(rig), "## Copies", copies(rig)]  # fmt: skip
+    sections += ["## Elementwise kernels", elements(rig)]
     rig.close()
     sections += ["## Sessions", sessions(), "## Starts", starts()]
     print("\n\n".join(sections))

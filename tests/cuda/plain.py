@@ -85,11 +85,11 @@ def groups_of(text):
     return grouped(nodes, graph.outputs, is_elementwise)
 
 
-def run(text, feeds):
+def run(text, feeds, at_once=None):
     """Run a model of elementwise nodes, group by group; give every value stored."""
     values = dict(feeds)
     for group in groups_of(text):
-        made = generated(group)
+        made = generated(group, at_once)
         arrays = []
         for name in group.loads:
             arrays.append(_stored(np.ascontiguousarray(values[name])))

@@ -185,6 +185,16 @@ def test_a_value_that_is_repeated_ends_the_group_that_makes_it():
     assert second.loads == ("x", "t")
 
 
+@pytest.mark.parametrize("at_once", [1, 2, 3, 4, 8])
+@pytest.mark.parametrize("count", [1, 3, 4, 7, 16])
+def test_any_number_of_elements_at_once_leaves_none_out(at_once, count):
+    text = f"""g (float[{count},3] x, float[3] b) => (float[{count},3] y)
+        {{ t = Add(x, b)  y = Relu(t) }}"""
+    x, b = drawn.standard_normal((count, 3)).astype(np.float32), SPECIAL[2:5]
+    got = run(text, {"x": x, "b": b}, at_once)["y"]
+    np.testing.assert_array_equal(got, np.maximum(x + b, 0))
+
+
 def test_one_text_serves_every_size():
     texts = {
         generated(groups_of(f"g (float[{n},4] x, float[4] b) => (float[{n},4] y) {{ y = Add(x, b) }}")[0]).kernel.text
