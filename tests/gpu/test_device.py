@@ -90,6 +90,7 @@ def test_a_kernel_that_leaves_its_memory_is_told_and_the_device_is_lost_for_the_
 from tests.gpu.rig import FILL, Rig
 from seamline_cuda.errors import CudaError
 rig = Rig()
+buffer = rig.memory.allocate(64)
 with rig.gpu.here():
     rig.launch(FILL, 64, 4, 1)()
 try:
@@ -101,12 +102,17 @@ try:
     rig.memory.allocate(4)
 except CudaError as error:
     print("told:", error)
+buffer.close()
+rig.memory.close()
+rig.gpu.close()
+print("closed")
 """
     found = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
     )
     assert "told:" in found.stdout, found.stdout + found.stderr
     assert "cuda:0 is lost: CUDA_ERROR_ILLEGAL_ADDRESS" in found.stdout
+    assert found.stdout.endswith("closed\n"), found.stderr
 
 
 def test_a_forked_child_is_refused_with_the_reason_and_the_parent_goes_on():
@@ -189,3 +195,22 @@ def test_a_copy_on_the_device_is_captured_like_a_launch(rig):
     assert set(got[512:]) == {0}
     with rig.gpu.here():
         made[0].close()
+
+
+def test_an_unmap_waits_for_another_library_that_memory_was_lent_to():
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    rig = Rig(pool=0)
+    buffer = rig.memory.allocate(rig.granule)
+    view = rig.memory.view(buffer, 0, TensorType("int32", (rig.granule // 4,)))
+    rig.filled(buffer.address, rig.granule, 0x44)
+    seen = torch.from_dlpack(view)
+    torch.cuda._sleep(400_000_000)  # cycles: a fifth of a second
+    copied = seen.clone()
+    assert not torch.cuda.current_stream().query()
+    start = time.monotonic()
+    buffer.close()
+    assert time.monotonic() - start > 0.05
+    assert torch.cuda.current_stream().query()
+    assert int(copied[-1]) == 0x44444444
+    del seen
+    rig.close()

@@ -9,7 +9,9 @@ is closed; others may keep it alive. A thread has a context only while it is ins
 
 from __future__ import annotations
 
+import contextlib
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -43,6 +45,8 @@ class Gpu:
         Kernels run on the one, transfers on the other; events order them.
     lost
         Why it cannot be used any more; empty while it can.
+    is_lent
+        Memory was lent to another library, whose streams are waited for too.
 
     Examples
     --------
@@ -60,6 +64,7 @@ class Gpu:
     compute: Stream
     copies: Stream
     lost: str = ""
+    is_lent: bool = False
     _handle: Any = attrs.field(default=None, alias="handle")
     _context: Any = attrs.field(default=None, alias="context")
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
@@ -152,12 +157,17 @@ class Gpu:
             return
         with self.here():
             for stream in (self.copies, self.compute):
-                try:
-                    stream.synchronize()
-                except CudaError as error:
-                    self.noticed(error)
-                    if not error.is_lost:
-                        raise
+                self._waited(stream.synchronize)
+            if self.is_lent:
+                self._waited(lambda: call("cuCtxSynchronize"))
+
+    def _waited(self, wait: Callable[[], object]) -> None:
+        try:
+            wait()
+        except CudaError as error:
+            self.noticed(error)
+            if not error.is_lost:
+                raise
 
     def synchronize(self) -> None:
         """
@@ -196,18 +206,27 @@ class Gpu:
             return int(call("cuMemGetInfo")[0])
 
     def close(self) -> None:
-        """Wait for work in flight, end the streams, release the context; once."""
+        """
+        Wait for work in flight, end the streams, release the context; once.
+
+        Of a device that is lost nothing can be given back before the process ends.
+        """
         with self._lock:
             if self._context is None:
                 return
             try:
-                self.drain()
-                with self.here():
+                if not self.lost:
+                    self.drain()
+                with contextlib.ExitStack() as stack:
+                    if self.lost:
+                        stack.enter_context(contextlib.suppress(CudaError))
+                    stack.enter_context(self.here())
                     self.copies.close()
                     self.compute.close()
             finally:
                 self._context = None
-                call("cuDevicePrimaryCtxRelease", self._handle)
+                with contextlib.suppress(CudaError):
+                    call("cuDevicePrimaryCtxRelease", self._handle)
 
 
 @attrs.define(eq=False)

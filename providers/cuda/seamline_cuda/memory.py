@@ -78,6 +78,7 @@ class CudaView(OffHost):
         made = dlpack.lent(
             self.address, self.kind, self.__dlpack_device__(), self, **request
         )
+        self.buffer.owner.gpu.is_lent = True
         if stream != _NO_WAIT:
             self.buffer.owner.gpu.let_wait(stream or _LEGACY)
         return made
@@ -87,13 +88,14 @@ class CudaView(OffHost):
         dtype = numpy_dtype(self.kind.dtype)
         if dtype.kind == "V":
             raise AttributeError(f"NumPy has no name for {self.kind.dtype}")
-        stream = self.buffer.owner.gpu.compute.handle
+        gpu = self.buffer.owner.gpu
+        gpu.is_lent = True
         return {
             "shape": self.kind.sizes,
             "typestr": dtype.str,
             "data": (self.address, False),
             "strides": None,
-            "stream": int(stream),
+            "stream": int(gpu.compute.handle),
             "version": 3,
         }
 
@@ -156,8 +158,8 @@ class CudaMemory:
         return CudaBuffer(self, self.arena.allocate(nbytes), nbytes)
 
     def gave_back(self, buffer: CudaBuffer) -> None:
-        """Take a closed buffer's bytes back, where the device is still open."""
-        if self.gpu.is_open:
+        """Take a closed buffer's bytes back, where the device can still be used."""
+        if self.gpu.is_open and not self.gpu.lost:
             self.arena.free(buffer.address)
 
     def view(self, buffer: Buffer, offset: int, kind: TensorType) -> View:
@@ -223,8 +225,8 @@ class CudaMemory:
         return view
 
     def close(self) -> None:
-        """Give everything back; a second call does nothing."""
-        if self.gpu.is_open:
+        """Give everything back; a second call does nothing, nor one on a lost device."""
+        if self.gpu.is_open and not self.gpu.lost:
             self.transfers.close()
             self.arena.close()
             self.virtual.close()

@@ -97,6 +97,7 @@ class CudaProvider(KernelProvider):
             return
         try:
             self._memory.close()
-            self._loader.close()
+            if not self.gpu.lost:
+                self._loader.close()
         finally:
             self.gpu.close()
