@@ -121,7 +121,7 @@ class VirtualMemory(Protocol):
     Address space and pages apart: the driver's verbs, on the host and on devices.
 
     ``unmap`` returns only when no work that may still read the range is in flight. A verb
-    that fails raises :class:`VirtualMemoryError` and leaves everything as it was.
+    that fails raises :class:`~seamline.provider.VirtualMemoryError` and leaves everything as it was.
     """
 
     @property

@@ -18,7 +18,7 @@ Everything seamline raises on purpose.
     ├── FeedError                  what the caller fed does not fit; also a ValueError
     └── RunError                   the plan is fine; carrying it out failed
         ├── BuildError
-        ├── VirtualMemoryError         (in seamline.devices) a memory call was refused
+        ├── VirtualMemoryError         (in seamline.provider) a memory call was refused
         ├── KernelError
         │   └── DeadlineError          a call on a provider, or its work, did not end in time
         └── RecordingError
