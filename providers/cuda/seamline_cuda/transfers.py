@@ -8,8 +8,8 @@ not have to end first.
 What fits a slot is copied on the stream of the kernels, whose order is all that it needs.
 More than that goes on the stream of copies, slot after slot, one filled by the host while
 the other is copied by the device; events order it against the kernels. Where more than a
-slot is read, the driver's own way to pageable memory takes half the time of ours, and the
-caller waits in any case, so that is taken.
+slot is read, the driver's own way to pageable memory is the quicker one, and the caller
+waits in any case, so that is taken.
 
 Each copy is counted with its bytes, and with the time between two events around it on the
 stream, never the time that it took to submit it.
