@@ -16,7 +16,7 @@ from seamline.tensors import TensorType
 from seamline_cuda.device import Gpu
 from seamline_cuda.driver import call
 from seamline_cuda.errors import CudaError
-from seamline_cuda.reshaping import Copy
+from seamline_cuda.loading import Copy
 from seamline_cuda.streams import Event
 
 

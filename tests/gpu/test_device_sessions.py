@@ -10,13 +10,20 @@ import onnx
 import pytest
 from onnx.reference import ReferenceEvaluator
 from tests.core.toys import ALONE, model
+from tests.cuda.plain import nodes_of
 from tests.cuda.test_compiling import KERNELS
+from tests.node_cases import Kept
 
 import seamline_cpu.plugin
 import seamline_cuda.plugin
 from seamline.capture import CapturedSegment
 from seamline.devices import Gauges
+from seamline.errors import KernelError
 from seamline.pipeline import Pipeline
+from seamline.provider import SegmentSpec
+from seamline.tensors import TensorType, nbytes_of
+from seamline_cuda.growing import GrowingRange
+from seamline_cuda.provider import CudaProvider
 from seamline_testing import capture_checks, transfers_checks
 from seamline_testing.results import Outcome
 from seamline_testing.subject import Subject
@@ -202,6 +209,90 @@ def test_a_thousand_replays_leave_nothing_behind():
         assert session.cuda.memory().gauges() == held
         assert session.cuda.gpu.free_bytes() == free
     assert last["y"].tobytes() == first["y"].tobytes()
+
+
+SCATTER = """g (float[2,8,4] p, float[2,2,4] u, int64[2] s) => (float[2,8,4] y)
+    { n = Neg(u)  y = TensorScatter(p, n, s) }"""
+
+
+def scatter_feeds(*starts):
+    spread = np.random.default_rng(sum(starts) + 5)
+    past, update = (
+        spread.standard_normal((2, n, 4)).astype(np.float32) for n in (8, 2)
+    )
+    return {"p": past, "u": update, "s": np.array(starts)}
+
+
+def test_positions_are_read_on_the_device_so_one_recording_serves_them_all():
+    with Opened(SCATTER, opset=24) as session:
+        for starts in ((0, 6), (1, 5), (6, 0), (3, 3)):
+            feeds = scatter_feeds(*starts)
+            got, want = session.run(feeds)["y"], feeds["p"].copy()
+            for batch, start in enumerate(starts):
+                want[batch, start : start + 2] = -feeds["u"][batch]
+            np.testing.assert_array_equal(got, want)
+        (segment,) = session.captured
+        assert segment.events == ["recorded"]
+
+
+def test_a_position_outside_is_an_error_that_names_the_node_and_the_next_run_is_right():
+    with Opened(SCATTER, opset=24) as session:
+        node = session.pipeline.graph.nodes[-1].name
+        for starts in ((0, 7), (0, 6), (-1, 0), (9, 0), (1, 1)):
+            feeds = scatter_feeds(*starts)
+            if min(starts) < 0 or max(starts) > 6:
+                with pytest.raises(
+                    KernelError, match="leave axis 1 with size 8"
+                ) as error:
+                    session.run(feeds)
+                assert error.value.node == node
+            else:
+                got = session.run(feeds)["y"]
+                np.testing.assert_array_equal(got[0, starts[0]], -feeds["u"][0, 0])
+
+
+def test_a_cache_that_grows_is_written_under_one_recording_by_the_contract():
+    """Past and present lie together in growing memory, of which little has pages."""
+    provider = CudaProvider({"pool_bytes": 1 << 26})
+    memory = provider.memory()
+    granule = memory.virtual.granularity
+    rows, width = 64, granule // 16  # four rows of floats fill a granule
+    text = f"""g (float[1,{rows},{width}] p, float[1,1,{width}] u, int64[1] s)
+        => (float[1,{rows},{width}] y) {{ n = Neg(u)  y = TensorScatter(p, n, s) }}"""
+    nodes, graph = nodes_of(text, 24)
+    spec = SegmentSpec("s0", tuple(nodes), graph.inputs, graph.outputs, graph.opsets)
+    cache, held = GrowingRange(memory.arena, 4 * rows * width), {}
+
+    def place(name, dtype, *sizes):
+        kind = TensorType(dtype, sizes)
+        held[name] = memory.allocate(nbytes_of(kind))
+        return memory.view(held[name], 0, kind)
+
+    whole = memory.at(cache.address, TensorType("float32", (1, rows, width)))
+    views = {"p": whole, "y": whole, "u": place("u", "float32", 1, 1, width)}
+    views |= {"n": place("n", "float32", 1, 1, width), "s": place("s", "int64", 1)}
+    executable = provider.build(spec, Kept())
+    executable.bind(views, {}, {})
+    cache.grow(4 * width)
+    recording = executable.record()
+    for step in range(40):
+        row = np.full((1, 1, width), step + 1, np.float32)
+        memory.write(views["u"], row)
+        memory.write(views["s"], np.array([step]))
+        cache.grow(4 * (step + 1) * width)
+        recording.replay()
+    got = np.empty((40, width), np.float32)
+    memory.read(memory.at(cache.address, TensorType("float32", (40, width))), got)
+    np.testing.assert_array_equal(got[:, 0], -np.arange(1, 41))
+    assert (got.min(axis=1) == got.max(axis=1)).all()
+    assert cache.committed == 10 * granule
+    recording.close()
+    executable.close()
+    for buffer in held.values():
+        buffer.close()
+    cache.close()
+    provider.close()
+    assert memory.gauges() == Gauges()
 
 
 @pytest.mark.parametrize("name", QUESTIONS)

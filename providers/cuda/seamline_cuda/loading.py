@@ -21,7 +21,7 @@ from seamline_cuda.device import Gpu
 from seamline_cuda.device_kernel import DeviceKernel
 from seamline_cuda.driver import SUCCESS, call, check, prepared
 
-__all__ = ["Launch", "Loader"]
+__all__ = ["Copy", "Launch", "Loader"]
 
 _FORMATS = {
     "int8": "b", "uint8": "B", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I",
@@ -72,6 +72,33 @@ class Launch:
         given = self._driver(*self._given)
         if given[0] != SUCCESS:
             check("cuLaunchKernel", given)
+
+
+@attrs.define(eq=False)
+class Copy:
+    """A copy on the device, over fixed addresses, submitted like a launch."""
+
+    kernel: str
+    target: int
+    source: int
+    nbytes: int
+    stream: Any
+    _driver: Callable[..., Any] = attrs.field(
+        factory=lambda: prepared("cuMemcpyDtoDAsync"), init=False
+    )
+
+    def __call__(self) -> None:
+        """
+        Submit it.
+
+        Raises
+        ------
+        CudaError
+            The driver refused it, or earlier work failed.
+        """
+        given = self._driver(self.target, self.source, self.nbytes, self.stream)
+        if given[0] != SUCCESS:
+            check("cuMemcpyDtoDAsync", given)
 
 
 @attrs.define(eq=False)

@@ -12,6 +12,7 @@ from seamline.off_host import OffHost
 from seamline.provider import Array, Buffer, Device, Gauges, View
 from seamline.tensors import TensorType, nbytes_of, numpy_dtype
 from seamline_cuda.arena import Arena
+from seamline_cuda.complaints import Complaints
 from seamline_cuda.device import Gpu
 from seamline_cuda.gate import GATE, Gate
 from seamline_cuda.transfers import Transfers
@@ -113,12 +114,15 @@ class CudaMemory:
         Where buffers lie; what grows takes its room from it too.
     transfers
         Copies from and to the host, counted.
+    complaints
+        What kernels say of wrong data; raised by whoever waits.
     """
 
     gpu: Gpu
     virtual: CudaVirtualMemory
     arena: Arena
     transfers: Transfers
+    complaints: Complaints
     gate: Gate = GATE
 
     @classmethod
@@ -135,7 +139,7 @@ class CudaMemory:
         """
         pages = CudaVirtualMemory(gpu, limit)
         arena = Arena.over(pages, _ROOM * gpu.total, pool_nbytes)
-        return cls(gpu, pages, arena, Transfers(gpu))
+        return cls(gpu, pages, arena, Transfers(gpu), Complaints(gpu))
 
     @property
     def device(self) -> Device:
@@ -184,9 +188,19 @@ class CudaMemory:
         self.transfers.write(view.address, source)
 
     def read(self, source: View, target: Array) -> None:
-        """Copy to the host, once everything that was submitted before is done."""
+        """
+        Copy to the host, once everything that was submitted before is done.
+
+        Raises
+        ------
+        KernelError
+            A kernel before it met data that it refuses; names the node.
+        CudaError
+            Work before it failed, or the copy did.
+        """
         view = self._like(source, target)
         self.transfers.read(view.address, target)
+        self.complaints.check()
 
     def synchronize(self) -> None:
         """
@@ -194,6 +208,8 @@ class CudaMemory:
 
         Raises
         ------
+        KernelError
+            A kernel met data that it refuses; names the node.
         CudaError
             Some of it failed.
         RecordingError
@@ -202,6 +218,7 @@ class CudaMemory:
         self.gate.legal("synchronises")
         with self.gate.memory_call("synchronize"):
             self.gpu.synchronize()
+        self.complaints.check()
 
     def gauges(self) -> Gauges:
         """Give bytes of open buffers, bytes mapped, and bytes held."""
@@ -228,6 +245,7 @@ class CudaMemory:
         """Give everything back; a second call does nothing, nor one on a lost device."""
         if self.gpu.is_open and not self.gpu.lost:
             self.transfers.close()
+            self.complaints.close()
             self.arena.close()
             self.virtual.close()
 

@@ -7,16 +7,13 @@ input is somebody else's, or both are results) the bytes are copied on the devic
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Sequence
 
-import attrs
-
-from seamline.provider import NodeView
+from seamline.kernel import Call
 from seamline.tensors import ANY
-from seamline_cuda.driver import SUCCESS, check, prepared
+from seamline_cuda.works import CopyWork, Work
 
-__all__ = ["DTYPES", "RESHAPING", "Copy", "is_reshaping"]
+__all__ = ["DTYPES", "RESHAPING", "same_bytes"]
 
 DTYPES = tuple(name for name in ANY if name != "string")
 
@@ -29,33 +26,9 @@ RESHAPING: dict[str, tuple[tuple[tuple[int, int], frozenset[int]], ...]] = {
 }
 
 
-def is_reshaping(node: NodeView) -> bool:
-    """Tell whether a node that was claimed moves no bytes, or all of them."""
-    return not node.domain and node.op_type in RESHAPING
-
-
-@attrs.define(eq=False)
-class Copy:
-    """A copy on the device, over fixed addresses, submitted like a launch."""
-
-    kernel: str
-    target: int
-    source: int
-    nbytes: int
-    stream: Any
-    _driver: Callable[..., Any] = attrs.field(
-        factory=lambda: prepared("cuMemcpyDtoDAsync"), init=False
-    )
-
-    def __call__(self) -> None:
-        """
-        Submit it.
-
-        Raises
-        ------
-        CudaError
-            The driver refused it, or earlier work failed.
-        """
-        given = self._driver(self.target, self.source, self.nbytes, self.stream)
-        if given[0] != SUCCESS:
-            check("cuMemcpyDtoDAsync", given)
+def same_bytes(call: Call) -> Sequence[Work]:
+    """Copy the first input to the result, where they do not lie together."""
+    source, target = call.inputs[0], call.outputs[0]
+    if source.address == target.address or not target.nbytes:
+        return []
+    return [CopyWork(target.address, source.address, target.nbytes)]

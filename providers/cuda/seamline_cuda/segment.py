@@ -17,17 +17,19 @@ import attrs
 import numpy as np
 
 from seamline.errors import BuildError, KernelError, RecordingError, ResidencyError
+from seamline.kernel import Call
 from seamline.kernels import KernelSegment
 from seamline.provider import Array, NodeView, Recording, View
+from seamline_cuda.device_kernel import DeviceKernel
 from seamline_cuda.elementwise import Group, generated
 from seamline_cuda.errors import CudaError
 from seamline_cuda.fusion import grouped, single, trampled
 from seamline_cuda.gate import Capturing
-from seamline_cuda.loading import Launch, Loader
+from seamline_cuda.loading import Copy, Launch, Loader
 from seamline_cuda.memory import CudaMemory, CudaView
 from seamline_cuda.recording import CudaRecording
-from seamline_cuda.reshaping import Copy
 from seamline_cuda.table import is_elementwise
+from seamline_cuda.works import Complaint, CopyWork, Work
 
 __all__ = ["CudaSegment"]
 
@@ -64,6 +66,7 @@ class CudaSegment(KernelSegment):
     host: dict[str, Array] = attrs.field(factory=dict, init=False)
     binding: int = attrs.field(default=0, init=False)
     _steps: list[tuple[NodeView, Launched]] = attrs.field(factory=list, init=False)
+    _words: list[int] = attrs.field(factory=list, init=False)
     _turn: threading.Lock = attrs.field(factory=threading.Lock, init=False)
 
     def bind(
@@ -86,16 +89,22 @@ class CudaSegment(KernelSegment):
         self.bound = {n: checked(v) for n, v in views.items() if v is not None}
         self.host = {n: _on_host(n, v) for n, v in (host or {}).items()}
         self.binding += 1
+        self._give_words_back()
         steps: list[tuple[NodeView, Launched]] = []
         for step in grouped(self.spec.nodes, self.spec.outputs, is_elementwise):
-            if not isinstance(step, Group):
-                steps += self._moved(step)
-                continue
+            first = step.nodes[0] if isinstance(step, Group) else step
             try:
-                steps += self._launches(step)
+                if isinstance(step, Group):
+                    steps += self._launches(step)
+                else:
+                    steps += self._worked(step)
             except CudaError as error:
-                raise self._failed(BuildError, step.nodes[0], error) from error
+                raise self._failed(BuildError, first, error) from error
         self._steps = steps
+
+    def _give_words_back(self) -> None:
+        while self._words:
+            self.memory.complaints.give_back(self._words.pop())
 
     def _launches(self, group: Group) -> Iterator[tuple[NodeView, Launched]]:
         made, first = generated(group), group.nodes[0]
@@ -111,29 +120,48 @@ class CudaSegment(KernelSegment):
             for alone in single(group):
                 yield from self._launches(alone)
             return
-        most = self.memory.gpu.multiprocessors * _BLOCKS
         arguments = [places[name][0] for name in (*group.loads, *group.stores)]
-        yield (
-            first,
-            self.loader.launch(
-                made.kernel,
-                [*arguments, *made.numbers],
-                blocks=min(-(-made.count // _THREADS), most),
-                threads=_THREADS,
-            ),
-        )
+        yield first, self._launch(made.kernel, [*arguments, *made.numbers], made.count)
 
-    def _moved(self, node: NodeView) -> Iterator[tuple[NodeView, Launched]]:
-        """Copy a node's first input to its result, where they do not lie together."""
-        source = self.bound[node.node.inputs[0]]
-        target = self.bound[node.node.outputs[0]]
-        if source.address != target.address and target.nbytes:
-            stream = self.memory.gpu.compute.handle
-            name = node.op_type.lower()
-            yield (
-                node,
-                Copy(name, target.address, source.address, target.nbytes, stream),
-            )
+    def _worked(self, node: NodeView) -> Iterator[tuple[NodeView, Launched]]:
+        """Make launches of what a node's kernel gives for its places."""
+        kernel = self.kernels[self.spec.nodes.index(node)]
+        inputs = tuple(
+            (self.host if i in kernel.host_inputs else self.bound)[name]
+            if name
+            else None
+            for i, name in enumerate(node.node.inputs)
+        )
+        outputs = tuple(self.bound[n] if n else None for n in node.node.outputs)
+        call = Call(node, inputs, outputs, self.context, self.options)
+        for work in kernel.function(call):
+            yield node, self._launch_of(node, work)
+
+    def _launch_of(self, node: NodeView, work: Work) -> Launched:
+        stream = self.memory.gpu.compute.handle
+        if isinstance(work, CopyWork):
+            name = f"copy of {node.op_type}"
+            return Copy(name, work.target, work.source, work.nbytes, stream)
+        arguments = [
+            self._word(node, given) if isinstance(given, Complaint) else given
+            for given in work.arguments
+        ]
+        return self._launch(work.kernel, arguments, work.count)
+
+    def _word(self, node: NodeView, complaint: Complaint) -> int:
+        why = f"{node.node.qualified_op}: {complaint.why}"
+        error = KernelError(
+            why, provider=self.provider, segment=self.spec.name, node=node.name
+        )
+        self._words.append(self.memory.complaints.take(error))
+        return self._words[-1]
+
+    def _launch(
+        self, kernel: DeviceKernel, arguments: Sequence[int], count: int
+    ) -> Launch:
+        most = self.memory.gpu.multiprocessors * _BLOCKS
+        blocks = min(-(-count // _THREADS), most)
+        return self.loader.launch(kernel, arguments, blocks=blocks, threads=_THREADS)
 
     # -- running -------------------------------------------------------------------------
 
@@ -232,6 +260,7 @@ class CudaSegment(KernelSegment):
     def close(self) -> None:
         """Wait for work in flight, then forget the launches; recordings are refused."""
         self.memory.gpu.drain()
+        self._give_words_back()
         KernelSegment.close(self)
         self.bound, self.host, self._steps = {}, {}, []
         self.binding += 1

@@ -1,9 +1,9 @@
 """
 The operators that the device runs, and what each of their claims tests.
 
-A kernel of this table gives no function to call: it says what a node computes, and the
-segment makes launches of that, several nodes in one where it can. So claims are made, and
-groups formed, without a device.
+A kernel of this table gives no function to call. An elementwise one says by which formula,
+and the segment joins neighbours; any other gives work over the node's places, as
+:mod:`seamline_cuda.works` has it. So claims are made, and groups formed, without a device.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from seamline.tensors import TensorType
 from seamline_cuda.elements import ELEMENTS
 from seamline_cuda.elementwise import LIMIT
 from seamline_cuda.formulas import FORMULAS, Formula
-from seamline_cuda.reshaping import DTYPES, RESHAPING
+from seamline_cuda.reshaping import DTYPES, RESHAPING, same_bytes
+from seamline_cuda.scattering import DTYPES as DTYPES_SCATTERED
+from seamline_cuda.scattering import tensor_scatter, unfit
 
 __all__ = ["TABLE", "is_elementwise"]
 
@@ -30,8 +32,8 @@ def is_elementwise(node: NodeView) -> bool:
     return not node.domain and node.op_type in FORMULAS
 
 
-def _described(call: Call) -> Formula | None:
-    return FORMULAS.get(call.view.op_type)
+def _described(call: Call) -> Formula:
+    return FORMULAS[call.view.op_type]
 
 
 def _refused(node: NodeView) -> str | None:
@@ -80,4 +82,14 @@ for _op, _versions in RESHAPING.items():
             views=((0, 0),),
             because="the result is its input's bytes",
             not_capturable=None,
-        )(_described)
+        )(same_bytes)
+
+TABLE.kernel(
+    "TensorScatter",
+    dtypes={0: DTYPES_SCATTERED, 2: ("int64",)},
+    when=unfit,
+    aliases=((0, 0),),
+    variant="positions",
+    because="positions are read on the device, so one recording serves every step",
+    not_capturable=None,
+)(tensor_scatter)
