@@ -18,7 +18,6 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterator
 
 import attrs
@@ -67,9 +66,15 @@ class Gate:
     """
 
     deadline: float = _DEADLINE
-    _changed: threading.Condition = attrs.field(factory=threading.Condition, init=False)
-    _calls: Counter[int] = attrs.field(factory=Counter, init=False)
+    #: Taken by itself where nobody has to be told: every copy passes here twice.
+    _mutex: threading.Lock = attrs.field(factory=threading.Lock, init=False)
+    _changed: threading.Condition = attrs.field(init=False)
+    _calls: dict[int, int] = attrs.field(factory=dict, init=False)
     _capture: Capturing | None = attrs.field(default=None, init=False)
+    _waiting: int = attrs.field(default=0, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._changed = threading.Condition(self._mutex)
 
     def mine(self) -> Capturing | None:
         """Give the calling thread's capture, if it has one open."""
@@ -131,22 +136,30 @@ class Gate:
     def entered(self, what: str) -> None:
         """Count a memory call of this thread, once no other thread captures."""
         me = threading.get_ident()
-        with self._changed:
+        with self._mutex:
             if self._capture is not None:
                 self._wait(lambda: self._capture in (None, self.mine()), what)
-            self._calls[me] += 1
+            self._calls[me] = self._calls.get(me, 0) + 1
 
     def left(self) -> None:
         """Count a memory call of this thread that is over."""
         me = threading.get_ident()
-        with self._changed:
-            self._calls[me] -= 1
-            if not self._calls[me]:
+        with self._mutex:
+            count = self._calls[me] - 1
+            if count:
+                self._calls[me] = count
+            else:
                 del self._calls[me]
-            self._changed.notify_all()
+            if self._waiting:
+                self._changed.notify_all()
 
     def _wait(self, free: Callable[[], bool], what: str) -> None:
-        if not self._changed.wait_for(free, self.deadline):
+        self._waiting += 1
+        try:
+            is_free = self._changed.wait_for(free, self.deadline)
+        finally:
+            self._waiting -= 1
+        if not is_free:
             holder = self._capture
             of = f"the capture of {holder.segment!r}" if holder else "memory calls"
             raise DeadlineError(
@@ -156,9 +169,10 @@ class Gate:
 
     def reset(self) -> None:
         """Forget who holds it: in a forked child those threads do not exist."""
-        self._changed = threading.Condition()
+        self._mutex = threading.Lock()
+        self._changed = threading.Condition(self._mutex)
         self._calls.clear()
-        self._capture = None
+        self._capture, self._waiting = None, 0
 
 
 @attrs.define(eq=False)

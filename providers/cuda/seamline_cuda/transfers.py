@@ -11,8 +11,9 @@ the other is copied by the device; events order it against the kernels. Where mo
 slot is read, the driver's own way to pageable memory is the quicker one, and the caller
 waits in any case, so that is taken.
 
-Each copy is counted with its bytes, and with the time between two events around it on the
-stream, never the time that it took to submit it.
+Each copy is counted with its bytes. Those that are not small are counted with the time
+between two events around them on the stream as well, never with the time that it took to
+submit them; the bytes of those are counted apart, so that a rate can be told.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ __all__ = ["SLOT", "Transfers"]
 
 SLOT = 4 << 20  #: bytes; a copy of that size runs at the link's full rate
 _SLOTS = 4
+_SMALL = 1 << 16  # bytes of a copy that takes less time than two events around it
 _IN, _OUT = "in", "out"
 _TO_DEVICE, _TO_HOST = "cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync"
 
@@ -49,7 +51,9 @@ class _Slot:
     Attributes
     ----------
     way
-        Which way the copy goes that was not timed yet; empty where there is none.
+        Which way the copy goes that may be under way; empty where there is none.
+    nbytes
+        Its bytes, where it is timed; else 0.
     """
 
     address: int
@@ -57,6 +61,7 @@ class _Slot:
     begun: Event
     done: Event
     way: str = ""
+    nbytes: int = 0
 
     def close(self) -> None:
         self.begun.close()
@@ -125,16 +130,7 @@ class Transfers:
         raw = flat.reshape(-1).view(np.uint8)
         with _Moving(self, "reads to the host"):
             if raw.nbytes:
-                slot = self._free_slot()
-                if raw.nbytes <= self.slot:
-                    self._copy(slot, self.gpu.compute, _OUT, raw.nbytes, _TO_HOST, slot.address, address)  # fmt: skip
-                else:
-                    self._ordered(self.gpu.compute, self.gpu.copies)
-                    self._copy(slot, self.gpu.copies, _OUT, raw.nbytes, _TO_HOST, raw.ctypes.data, address)  # fmt: skip
-                self._noticing(slot.done.synchronize)
-                self._timed(slot)
-                if raw.nbytes <= self.slot:
-                    raw[...] = slot.bytes[: raw.nbytes]
+                self._get(raw, address)
         if flat is not target:
             np.copyto(target, flat)
 
@@ -145,8 +141,9 @@ class Transfers:
         Returns
         -------
         dict
-            ``copies_in``, ``bytes_in`` and ``seconds_in``, to the device, and the same
-            with ``out``, from it. Seconds are of copies that are done.
+            ``copies_in`` and ``bytes_in``, to the device, and the same with ``out``, from
+            it; ``seconds_in`` of copies that were timed and are done, ``timed_in`` their
+            bytes.
         """
         with self._lock, self.gpu.here():
             for slot in self._slots:
@@ -175,6 +172,17 @@ class Transfers:
         slot.bytes[: piece.nbytes] = piece
         self._copy(slot, stream, _IN, piece.nbytes, _TO_DEVICE, address, slot.address)
 
+    def _get(self, raw: Array, address: int) -> None:
+        slot, stream = self._free_slot(), self.gpu.compute
+        place, is_one = slot.address, raw.nbytes <= self.slot
+        if not is_one:
+            self._ordered(stream, self.gpu.copies)
+            stream, place = self.gpu.copies, raw.ctypes.data
+        self._copy(slot, stream, _OUT, raw.nbytes, _TO_HOST, place, address)
+        self._reached(slot)
+        if is_one:
+            raw[...] = slot.bytes[: raw.nbytes]
+
     def _ordered(self, first: Stream, then: Stream) -> None:
         """Let what one stream is given from now on wait for what the other has."""
         order = self._order
@@ -187,28 +195,38 @@ class Transfers:
         slot = self._slots[self._next]
         self._next = (self._next + 1) % len(self._slots)
         if slot.way:
-            self._noticing(slot.done.synchronize)
-            self._timed(slot)
+            self._reached(slot)
         return slot
+
+    def _reached(self, slot: _Slot) -> None:
+        """Wait for a slot's copy."""
+        self._noticing(slot.done.synchronize)
+        self._timed(slot)
 
     def _copy(
         self, slot: _Slot, stream: Stream, way: str, size: int, name: str, *places: int
     ) -> None:
-        stream.record(slot.begun)
+        slot.nbytes = size if size > _SMALL else 0
+        if slot.nbytes:
+            stream.record(slot.begun)
         self._noticing(
             lambda: check(name, prepared(name)(*places, size, stream.handle))
         )
         stream.record(slot.done)
         slot.way = way
-        counts = self._counts
-        for what, more in ((f"copies_{way}", 1), (f"bytes_{way}", size)):
-            counts[what] = counts.get(what, 0) + more
+        self._count(f"copies_{way}", 1)
+        self._count(f"bytes_{way}", size)
 
     def _timed(self, slot: _Slot) -> None:
-        what = f"seconds_{slot.way}"
-        spent = slot.done.since(slot.begun)
-        self._counts[what] = self._counts.get(what, 0.0) + spent
+        """Count the time of a slot's copy, which is done, where it was taken."""
+        if slot.nbytes:
+            spent = slot.done.since(slot.begun)
+            self._count(f"seconds_{slot.way}", spent)
+            self._count(f"timed_{slot.way}", slot.nbytes)
         slot.way = ""
+
+    def _count(self, what: str, more: float) -> None:
+        self._counts[what] = self._counts.get(what, 0) + more
 
     def _noticing(self, act: Callable[[], Any]) -> None:
         try:
