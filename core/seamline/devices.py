@@ -83,8 +83,11 @@ class VirtualMemoryError(RunError):
         gauges: Gauges,
         free: int | None = None,
     ) -> None:
-        self.device, self.call, self.nbytes, self.gauges = device, call, nbytes, gauges
-        self.free = free
+        self.device: Device = device
+        self.call: str = call
+        self.nbytes: int = nbytes
+        self.gauges: Gauges = gauges
+        self.free: int | None = free
         left = "" if free is None else f", free {free}"
         super().__init__(
             f"{device}: {call} of {nbytes} bytes: {why} "

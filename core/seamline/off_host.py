@@ -45,10 +45,18 @@ class OffHost:
         why = f"the host touched {self.kind} in the memory of {device}; copy it first"
         raise ResidencyError(device.kind, why)
 
-    __array__ = __array_ufunc__ = __array_function__ = _refuse
-    __getitem__ = __setitem__ = __iter__ = __len__ = _refuse
-    __buffer__ = __float__ = __bool__ = _refuse
+    __array__: Any = _refuse
+    __array_ufunc__: Any = _refuse
+    __array_function__: Any = _refuse
+    __array_interface__: Any = property(_refuse)
+    __array_struct__: Any = property(_refuse)
+    __getitem__: Any = _refuse
+    __setitem__: Any = _refuse
+    __iter__: Any = _refuse
+    __len__: Any = _refuse
+    __buffer__: Any = _refuse
+    __float__: Any = _refuse
+    __bool__: Any = _refuse
     # A device that lends its memory has these two of its own.
     __dlpack__: Any = _refuse
     __dlpack_device__: Any = _refuse
-    __array_interface__ = __array_struct__ = property(_refuse)
