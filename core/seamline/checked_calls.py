@@ -40,7 +40,7 @@ from seamline.tensors import TensorType, ValueType, numpy_dtype
 __all__ = ["CheckedMemory", "built", "check_found", "close", "memory_of"]
 
 T = TypeVar("T")
-_MEMORY = ("allocate", "view", "write", "read", "gauges")
+_MEMORY = ("allocate", "view", "write", "read", "synchronize", "gauges")
 _EXECUTABLE = ("bind", "run", "record", "close")
 
 
@@ -100,6 +100,10 @@ class CheckedMemory:
         """Copy to the host."""
         what = f"read {target.nbytes} bytes"
         self._call(KernelError, what, self.inner.read, source, target)
+
+    def synchronize(self) -> None:
+        """Wait for everything that was submitted."""
+        self._call(KernelError, "synchronize", self.inner.synchronize)
 
     def gauges(self) -> Gauges:
         """Give the bytes held now."""

@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeAlias
 import attrs
 import numpy as np
 
+from seamline.errors import RunError
 from seamline.tensors import TensorType
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "Memory",
     "View",
     "VirtualMemory",
+    "VirtualMemoryError",
 ]
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -58,6 +60,42 @@ class Gauges:
     owned: int = 0
 
 
+class VirtualMemoryError(RunError):
+    """
+    A memory call was refused, or broke a rule; nothing of it was kept.
+
+    Attributes
+    ----------
+    device, call, nbytes
+        What was asked, and where.
+    gauges
+        What was held at that moment.
+    free
+        Bytes that the device had left; None where it does not say.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        call: str,
+        nbytes: int,
+        why: str,
+        gauges: Gauges,
+        free: int | None = None,
+    ) -> None:
+        self.device: Device = device
+        self.call: str = call
+        self.nbytes: int = nbytes
+        self.gauges: Gauges = gauges
+        self.free: int | None = free
+        left = "" if free is None else f", free {free}"
+        super().__init__(
+            f"{device}: {call} of {nbytes} bytes: {why} "
+            f"(mapped {gauges.mapped}, owned {gauges.owned}{left} bytes)",
+            provider="" if device == HOST else device.kind,
+        )
+
+
 class Buffer(Protocol):
     """A run of bytes at an address that does not move while it is open."""
 
@@ -85,8 +123,14 @@ class VirtualMemory(Protocol):
     """
     Address space and pages apart: the driver's verbs, on the host and on devices.
 
-    ``unmap`` returns only when no work that may still read the range is in flight.
+    ``unmap`` returns only when no work that may still read the range is in flight. A verb
+    that fails raises :class:`~seamline.provider.VirtualMemoryError` and leaves everything as it was.
     """
+
+    @property
+    def device(self) -> Device:
+        """Say which device."""
+        ...
 
     @property
     def granularity(self) -> int:
@@ -149,6 +193,23 @@ class Memory(Protocol):
 
     def read(self, source: View, target: Array) -> None:
         """Copy to the host; returns when ``target`` holds the value."""
+        ...
+
+    def synchronize(self) -> None:
+        """
+        Return when everything that was submitted is done, by any thread.
+
+        On a device what runs is only submitted: ``run`` and ``replay`` of its segments may
+        return before the work has ended, and what goes wrong in it is raised by whoever
+        waits next: this, ``read``, or ``unmap``. On the host there is nothing to wait for.
+
+        Raises
+        ------
+        RunError
+            Work that was submitted failed; names what is known of it.
+        RecordingError
+            The calling thread records, and a wait cannot be recorded.
+        """
         ...
 
     def gauges(self) -> Gauges:

@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from seamline.tensors import dtype_name, numpy_dtype
+from seamline.tensors import TensorType, dtype_name, nbytes_of, numpy_dtype
 
-__all__ = ["HOST_DEVICE", "device_of", "from_dlpack", "to_dlpack"]
+__all__ = ["CUDA", "HOST_DEVICE", "device_of", "from_dlpack", "lent", "to_dlpack"]
 
 HOST_DEVICE = (1, 0)  #: (kDLCPU, 0)
+CUDA = 2  #: kDLCUDA
 # Pinned host memory of CUDA and ROCm is host memory to read.
 _HOST_CODES = (1, 3, 11)
 _DEVICE_NAMES = {
@@ -82,12 +83,16 @@ _is_valid.restype = ctypes.c_int
 _is_valid.argtypes = (ctypes.py_object, ctypes.c_char_p)
 
 
-def _dtype_in(capsule: object) -> _DataType:
-    """Give the element type that a capsule carries, as a view into it."""
+def _tensor_in(capsule: object) -> _Tensor:
+    """Give the tensor that a capsule carries, as a view into it."""
     if _is_valid(capsule, b"dltensor_versioned"):
         address = _get_pointer(capsule, b"dltensor_versioned")
-        return _Versioned.from_address(address).tensor.dtype  # type: ignore[no-any-return]
-    return _Tensor.from_address(_get_pointer(capsule, b"dltensor")).dtype  # type: ignore[no-any-return]
+        return _Versioned.from_address(address).tensor  # type: ignore[no-any-return]
+    return _Tensor.from_address(_get_pointer(capsule, b"dltensor"))
+
+
+def _dtype_in(capsule: object) -> _DataType:
+    return _tensor_in(capsule).dtype  # type: ignore[no-any-return]
 
 
 def to_dlpack(array: np.ndarray[Any, Any], **request: Any) -> Any:
@@ -114,6 +119,45 @@ def to_dlpack(array: np.ndarray[Any, Any], **request: Any) -> Any:
             f"DLPack has no form for {name} held one element to {array.itemsize} B"
         )
     return array.__dlpack__(**request)
+
+
+def lent(
+    address: int,
+    kind: TensorType,
+    device: tuple[int, int],
+    owner: object,
+    **request: Any,
+) -> Any:
+    """
+    Give a capsule over memory of a device, which stays its owner's.
+
+    Parameters
+    ----------
+    kind
+        The tensor that lies there, C-contiguous.
+    device
+        DLPack's code and number of the device.
+    owner
+        Kept alive for as long as the consumer holds the memory.
+    request
+        What the consumer asks, as for :func:`to_dlpack`; a copy is refused.
+
+    Raises
+    ------
+    BufferError
+        The element type has no form in DLPack, or another device or a copy was asked for.
+    """
+    if request.get("copy") or request.get("dl_device") not in (None, device):
+        raise BufferError("it is lent where it lies, on its device and uncopied")
+    # NumPy makes the capsule over the bare address, and looks at no byte behind it.
+    raw = (ctypes.c_uint8 * max(nbytes_of(kind), 1)).from_address(address or 1)
+    vars(raw)["owner"] = owner
+    array = np.ctypeslib.as_array(raw)[: nbytes_of(kind)]
+    array = array.view(numpy_dtype(kind.dtype)).reshape(kind.sizes)
+    capsule = to_dlpack(array, max_version=request.get("max_version"))
+    tensor = _tensor_in(capsule)
+    tensor.device_type, tensor.device_id = device
+    return capsule
 
 
 class _Producer:

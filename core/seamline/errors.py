@@ -10,6 +10,7 @@ Everything seamline raises on purpose.
     │   ├── ProviderOptionError
     │   ├── ProviderClashError     two distributions claim one name
     │   └── ContractError          it broke the contract; says which clause
+    │       └── ResidencyError         memory of one device reached what works on another
     ├── PlanError                  the model is fine; no legal plan exists
     │   ├── UnclaimedNodeError
     │   ├── PinError               a pin that matches nothing, or cannot be kept
@@ -17,6 +18,7 @@ Everything seamline raises on purpose.
     ├── FeedError                  what the caller fed does not fit; also a ValueError
     └── RunError                   the plan is fine; carrying it out failed
         ├── BuildError
+        ├── VirtualMemoryError         (in seamline.provider) a memory call was refused
         ├── KernelError
         │   └── DeadlineError          a call on a provider, or its work, did not end in time
         └── RecordingError
@@ -44,6 +46,7 @@ __all__ = [
     "ProviderError",
     "ProviderOptionError",
     "RecordingError",
+    "ResidencyError",
     "RunError",
     "SeamError",
     "SeamlineError",
@@ -170,6 +173,10 @@ class ProviderClashError(ProviderError):
 
 class ContractError(ProviderError):
     """A provider or plugin broke the contract."""
+
+
+class ResidencyError(ContractError):
+    """Memory of one device was handed to what works on another."""
 
 
 class PlanError(SeamlineError):

@@ -28,6 +28,7 @@ from seamline.devices import (
     Memory,
     View,
     VirtualMemory,
+    VirtualMemoryError,
 )
 from seamline.tensors import ValueType
 
@@ -53,6 +54,7 @@ __all__ = [
     "SegmentSpec",
     "View",
     "VirtualMemory",
+    "VirtualMemoryError",
     "cuts_capture",
     "view_of",
 ]

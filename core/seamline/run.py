@@ -137,6 +137,9 @@ def _profiled(program: Program, step: Step, action: Action, profile: Profile) ->
         executable.timed(_clock, _reporter(program, step, profile))
     elif action() is not None:
         _refuse_given(step)
+    if isinstance(step, Segment):
+        # On a device the work is only submitted so far, and its time is asked for.
+        program.engine.memories[step.device].synchronize()
     end = _clock()
     if isinstance(step, Transfer):
         args = {"value": step.value, "nbytes": step.nbytes, "to": str(step.target)}

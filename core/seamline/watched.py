@@ -67,7 +67,8 @@ class WatchedProvider:
     def memory(self) -> Memory | None:
         """Ask within the deadline; its memory's calls have it too."""
         made = self.watch.call("memory()", self.inner.memory)
-        if not _has(made, "allocate", "view", "write", "read", "gauges"):
+        parts = ("allocate", "view", "write", "read", "synchronize", "gauges")
+        if not _has(made, *parts):
             return made
         assert made is not None
         return _WatchedMemory(made, self.watch)
@@ -150,6 +151,9 @@ class _WatchedMemory:
 
     def read(self, source: View, target: Array) -> None:
         self.watch.call("read()", self.inner.read, source, target)
+
+    def synchronize(self) -> None:
+        self.watch.call("synchronize()", self.inner.synchronize)
 
     def gauges(self) -> Gauges:
         return self.watch.call("gauges()", self.inner.gauges)

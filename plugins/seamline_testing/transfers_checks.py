@@ -37,6 +37,7 @@ def checks(subject: Subject, quick: bool) -> tuple[Check, ...]:
         question("transfers/gauges", _gauges),
         question("transfers/source-free", _source_free),
         question("transfers/neighbours", _neighbours),
+        question("transfers/synchronize", _synchronized),
         question("transfers/places", _places),
         question("transfers/virtual", _virtual),
     )
@@ -125,6 +126,23 @@ def _source_free(subject: Subject) -> None:
                 got = held.read()
                 if not same_bits(got, kept):
                     violation("write() returned while it still read its source")
+        finally:
+            held.close()
+
+
+def _synchronized(subject: Subject) -> None:
+    """Wait, with nothing to wait for too: it ends, and nothing has changed."""
+    with opened(subject) as provider:
+        memory = _own(provider)
+        memory.synchronize()
+        held = Guarded.open(memory, TensorType("float32", (512, 513)))
+        try:
+            value = _drawn("float32", (512, 513), 0)
+            held.write(value)
+            for _ in range(2):
+                memory.synchronize()
+            if not same_bits(held.read(), value):
+                violation("synchronize() changed what had been written")
         finally:
             held.close()
 

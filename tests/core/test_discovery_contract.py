@@ -1,7 +1,6 @@
 """What a plugin must be: version first, then hooks, then specs, then the provider."""
 
 import re
-import sys
 import types
 
 import pytest
@@ -218,17 +217,6 @@ def test_options_reach_create_checked_and_complete(plugin_folder):
     assert made.options == {"threads": 4, "record": True}
     with pytest.raises(ProviderOptionError, match="did you mean 'threads'"):
         open_one(options=schema, given={"thread": 4})
-
-
-def test_the_cuda_provider_says_that_it_is_not_there_and_imports_no_cuda(plugin_folder):
-    import seamline_cuda.plugin as cuda
-
-    found = look(cuda)
-    assert found.find("CUDAExecutionProvider").spec.name == "cuda"
-    with pytest.raises(UnavailableProviderError, match="not part of this release"):
-        found.open("cuda")
-    loaded = {name.partition(".")[0] for name in sys.modules}
-    assert not loaded & {"cuda", "numba_cuda", "cupy"}
 
 
 # --- observers ------------------------------------------------------------------------

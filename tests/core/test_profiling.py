@@ -8,6 +8,7 @@ import time
 import numpy as np
 import pytest
 from tests.core.arithmetic import open_session
+from tests.core.toys import model, open_over, toys
 
 from seamline.errors import RunError
 from seamline.profiling import Profile
@@ -171,3 +172,13 @@ def test_a_block_that_raises_is_timed_all_the_same():
     with pytest.raises(ZeroDivisionError), profile.span("work"):
         _ = 1 / 0
     assert len(profile) == 1
+
+
+def test_a_segment_is_timed_until_its_device_is_done(tmp_path):
+    made = toys()
+    far = open_over(model("g (float[2] x) => (float[2] y) { y = Neg(x) }"), made["far"])
+    far.run({"x": np.ones(2, np.float32)}, profile=Profile(str(tmp_path / "trace")))
+    names = made["far"].own.calls.names
+    assert names.count("synchronize") == 1
+    assert names.index("write") < names.index("synchronize") < names.index("read")
+    far.close()

@@ -102,6 +102,9 @@ class FarMemory:
         assert isinstance(source, FarView)
         target[...] = source.near()
 
+    def synchronize(self):
+        self.calls.note("synchronize")
+
     def gauges(self):
         return Gauges(self.content, self.content, self.content)
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from tests.core.toys import model
 
+from seamline.devices import VirtualMemoryError
 from seamline.errors import ContractError, RunError
 from seamline.pipeline import Pipeline
 from seamline.provider import Gauges
 from seamline_testing.twin import Fault, Faults, Step
-from seamline_testing.twin.host_virtual_memory import VirtualMemoryError
 from seamline_testing.twin.plugin import TwinPlugin
 
 f32 = np.float32

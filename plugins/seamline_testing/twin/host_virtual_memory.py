@@ -20,37 +20,14 @@ from collections.abc import Callable
 
 import attrs
 
-from seamline.errors import RunError
+from seamline.devices import VirtualMemoryError
+from seamline.mapping_book import MappingBook, Pages
 from seamline.provider import HOST, Device, Gauges
 from seamline_testing.twin import mapping_calls as calls
-from seamline_testing.twin.mapping_book import MappingBook, Pages
 
-__all__ = ["HostVirtualMemory", "VirtualMemoryError"]
+__all__ = ["HostVirtualMemory"]
 
 GRANULE = 1 << 16  #: bytes; a multiple of every page size in use
-
-
-class VirtualMemoryError(RunError):
-    """
-    A memory call was refused, or broke a rule.
-
-    Attributes
-    ----------
-    device, call, nbytes
-        What was asked, and where.
-    gauges
-        What was held at that moment.
-    """
-
-    def __init__(
-        self, device: Device, call: str, nbytes: int, why: str, gauges: Gauges
-    ) -> None:
-        self.device, self.call, self.nbytes, self.gauges = device, call, nbytes, gauges
-        super().__init__(
-            f"{device}: {call} of {nbytes} bytes: {why} "
-            f"(mapped {gauges.mapped}, owned {gauges.owned} bytes)",
-            provider="" if device == HOST else device.kind,
-        )
 
 
 def _nothing(_: str = "") -> None:
@@ -91,7 +68,7 @@ class HostVirtualMemory:
     drain: Callable[[], None] = _nothing
     before: Callable[[str], object] = _nothing
     _lock: threading.RLock = attrs.field(factory=threading.RLock, init=False)
-    _book: MappingBook = attrs.field(factory=MappingBook, init=False)
+    _book: MappingBook = attrs.field(factory=lambda: MappingBook(os.close), init=False)
     _visible: bool = attrs.field(default=True, init=False)
 
     @property
@@ -130,7 +107,7 @@ class HostVirtualMemory:
             owned = self._book.owned
             if self.limit is not None and owned + nbytes > self.limit:
                 free = self.limit - owned
-                raise self._error("create", nbytes, f"only {free} bytes are free")
+                raise self._error("create", nbytes, f"only {free} bytes are free", free)
             name = f"seamline-{self.device}"
             file = self._system("create", nbytes, lambda: os.memfd_create(name))
             try:
@@ -154,7 +131,7 @@ class HostVirtualMemory:
                 "map",
                 pages.nbytes,
                 lambda: calls.map_pages(
-                    address, pages.nbytes, pages.descriptor, visible=self._visible
+                    address, pages.nbytes, pages.token, visible=self._visible
                 ),
             )
             self._book.add_mapping(address, pages)
@@ -251,8 +228,10 @@ class HostVirtualMemory:
         if nbytes <= 0 or nbytes % self.granule:
             raise self._error(call, nbytes, f"no multiple of {self.granule} bytes")
 
-    def _error(self, call: str, nbytes: int, why: str) -> VirtualMemoryError:
-        return VirtualMemoryError(self.device, call, nbytes, why, self.gauges())
+    def _error(
+        self, call: str, nbytes: int, why: str, free: int | None = None
+    ) -> VirtualMemoryError:
+        return VirtualMemoryError(self.device, call, nbytes, why, self.gauges(), free)
 
     def _system(self, call: str, nbytes: int, ask: Callable[[], int | None]) -> int:
         try:

@@ -23,15 +23,13 @@ from collections.abc import Iterator
 import attrs
 import numpy as np
 
+from seamline.devices import VirtualMemoryError
 from seamline.errors import RunError
 from seamline.provider import Array, Device
 from seamline.tensors import TensorType, numpy_dtype
 from seamline_testing.twin.capture import Capture
 from seamline_testing.twin.faults import Faults, InjectedError, Step
-from seamline_testing.twin.host_virtual_memory import (
-    HostVirtualMemory,
-    VirtualMemoryError,
-)
+from seamline_testing.twin.host_virtual_memory import HostVirtualMemory
 from seamline_testing.twin.streams import (
     Operation,
     Range,

@@ -1,35 +1,29 @@
-"""
-The twin's memory: buffers of whole granules, views that the host cannot read.
-
-A view is no array. Whatever would make one of it (NumPy, DLPack, a buffer, an index)
-raises and says which device it lies on, so a host kernel that was handed device memory
-fails where it touches it and never computes with it.
-"""
+"""The twin's memory: buffers of whole granules, and views that the host cannot read."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 import attrs
 import numpy as np
 
-from seamline.errors import ContractError, DeadlineError, KernelError
+from seamline.devices import VirtualMemoryError
+from seamline.errors import (
+    ContractError,
+    DeadlineError,
+    KernelError,
+    ResidencyError,
+)
+from seamline.off_host import OffHost
 from seamline.provider import Array, Buffer, Device, Gauges, View
 from seamline.tensors import TensorType, nbytes_of, numpy_dtype
 from seamline_testing.twin.faults import How, InjectedError, Step
-from seamline_testing.twin.host_virtual_memory import (
-    HostVirtualMemory,
-    VirtualMemoryError,
-)
+from seamline_testing.twin.host_virtual_memory import HostVirtualMemory
 from seamline_testing.twin.machine import POISON, Machine
 from seamline_testing.twin.streams import Operation, Range
 
-__all__ = ["ResidencyError", "TwinBuffer", "TwinMemory", "TwinView"]
-
-
-class ResidencyError(ContractError):
-    """Memory of one device was handed to what works on another."""
+__all__ = ["TwinBuffer", "TwinMemory", "TwinView"]
 
 
 @attrs.define(eq=False)
@@ -61,7 +55,7 @@ class TwinBuffer:
 
 
 @attrs.frozen(eq=False)
-class TwinView:
+class TwinView(OffHost):
     """Bytes of the twin under a type; only the twin itself can look at them."""
 
     buffer: TwinBuffer
@@ -74,19 +68,9 @@ class TwinView:
         return self.place.address
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """Give the sizes."""
-        return self.kind.sizes
-
-    def _refuse(self, *_: object, **__: object) -> NoReturn:
-        device = self.buffer.device
-        why = f"the host touched {self.kind} in the memory of {device}; copy it first"
-        raise ResidencyError(device.kind, why)
-
-    __array__ = __array_ufunc__ = __array_function__ = _refuse
-    __getitem__ = __setitem__ = __iter__ = __len__ = _refuse
-    __dlpack__ = __dlpack_device__ = __buffer__ = __float__ = __bool__ = _refuse
-    __array_interface__ = __array_struct__ = property(_refuse)
+    def device(self) -> Device:
+        """Say that it is the twin."""
+        return self.buffer.device
 
 
 class TwinMemory:
@@ -233,6 +217,10 @@ class TwinMemory:
         filled = got[: view.place.nbytes].view(target.dtype).reshape(target.shape)
         np.copyto(target, filled)
         machine.counts["bytes out"] += view.place.nbytes
+
+    def synchronize(self) -> None:
+        """Wait for all work; give what went wrong in it."""
+        self._machine.synchronize()
 
     def gauges(self) -> Gauges:
         """Give bytes of open buffers, and what virtual memory says."""

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, NoReturn
 
 import attrs
 
+from seamline.devices import VirtualMemoryError
 from seamline.errors import RecordingError
 from seamline_testing.twin.faults import How, InjectedError, Step
-from seamline_testing.twin.host_virtual_memory import VirtualMemoryError
 from seamline_testing.twin.memory import TwinView
 from seamline_testing.twin.streams import Operation
 

@@ -21,6 +21,7 @@ from seamline.errors import (
     DeadlineError,
     KernelError,
     RecordingError,
+    ResidencyError,
     RunError,
 )
 from seamline.kernels import KernelSegment
@@ -29,7 +30,7 @@ from seamline_testing.twin.capture import Capture
 from seamline_testing.twin.faults import How, InjectedError, Step
 from seamline_testing.twin.kernels import WAITS
 from seamline_testing.twin.machine import Machine
-from seamline_testing.twin.memory import ResidencyError, TwinMemory, TwinView
+from seamline_testing.twin.memory import TwinMemory, TwinView
 from seamline_testing.twin.own_operators import Launched
 from seamline_testing.twin.recording import TwinRecording
 from seamline_testing.twin.streams import Operation, Range

@@ -16,22 +16,22 @@ import hashlib
 import inspect
 import os
 import pickle
-import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from types import FunctionType
 from typing import Any, TypeVar
 
 import numba
 import numpy as np
 
+from seamline.kept_files import keep, kept
 from seamline_cpu.ir import caching, config
 
 __all__ = ["SafeCache", "attach", "counts", "folders", "named"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_DIGEST = 32
 _SUFFIX = ".nbc"
 _OURS = __name__.partition(".")[0]
 _SCALARS = (bool, int, float, str, tuple, np.generic, np.dtype)
@@ -159,35 +159,17 @@ class _Files:
         name, wrong = self._name(key), None
         for folder in self._places:
             try:
-                return self._read(os.path.join(folder, name))
-            except (FileNotFoundError, NotADirectoryError):
-                continue
+                content = kept(Path(folder, name))
+                if content is not None:
+                    return pickle.loads(content)
             except Exception as error:
                 wrong = error
         if wrong is not None:
             raise wrong
         return None
 
-    def _read(self, path: str) -> Any:
-        with open(path, "rb") as file:
-            content = file.read()
-        digest, body = content[:_DIGEST], content[_DIGEST:]
-        if hashlib.blake2b(body, digest_size=_DIGEST).digest() != digest:
-            raise ValueError(f"{os.path.basename(path)} is damaged")
-        return pickle.loads(body)
-
     def save(self, key: Any, data: Any) -> None:
-        body = caching.dumps(data)
-        digest = hashlib.blake2b(body, digest_size=_DIGEST).digest()
-        folder = self._places[0]
-        handle, aside = tempfile.mkstemp(".tmp", self._base, folder)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(digest + body)
-            os.replace(aside, os.path.join(folder, self._name(key)))
-        except BaseException:
-            os.unlink(aside)
-            raise
+        keep(Path(self._places[0], self._name(key)), caching.dumps(data))
 
     def flush(self) -> None:
         """Forget nothing: files of other keys stay valid."""

@@ -1,1 +1,1 @@
-"""The CUDA provider's place: a name that says why it cannot be used yet."""
+"""The CUDA provider: kernels compiled from Python, device virtual memory, CUDA graphs."""

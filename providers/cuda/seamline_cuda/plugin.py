@@ -1,48 +1,54 @@
-"""
-The CUDA provider's hook: a spec that is found, and says that it cannot be used yet.
-
-The name is taken so that asking for it gives a reason, and not "unknown". Nothing of
-CUDA is imported and no device is looked for: with a driver or without one, this release
-has no kernels for it.
-"""
+"""What the plugin manager loads: the CUDA provider's spec, and nothing of CUDA."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from seamline.errors import UnavailableProviderError
 from seamline.hookspecs import hookimpl
-from seamline.provider import Availability, Provider, ProviderSpec
+from seamline.provider import Availability, Option, Provider, ProviderSpec
 
 __all__ = ["CONTRACT_VERSION", "seamline_providers"]
 
 CONTRACT_VERSION = 1
 
-_WHY = (
-    "the CUDA provider is not part of this release of seamline, "
-    "whether or not this machine has a device and its driver"
+_OPTIONS = (
+    Option("device_id", int, 0, "which GPU", minimum=0),
+    Option("gpu_mem_limit", int, 0, "bytes that it may own; 0 for all", minimum=0),
+    Option(
+        "pool_bytes",
+        int,
+        256 << 20,
+        "bytes of device pages kept between two uses",
+        minimum=0,
+    ),
 )
-_FIX = "take 'cuda' out of the list of providers; 'cpu' runs on every machine"
 
 
 def _probe() -> Availability:
-    return Availability(False, _WHY, _FIX)
+    from seamline_cuda.probe import probe
+
+    return probe()
 
 
 def _create(options: Mapping[str, Any]) -> Provider:
-    raise UnavailableProviderError("cuda", _WHY, _FIX)
+    # The compiler takes a second to import: only when the provider is used.
+    from seamline_cuda.provider import CudaProvider
+
+    return CudaProvider(options)
 
 
 @hookimpl
 def seamline_providers() -> Iterable[ProviderSpec]:
-    """Offer ``cuda``, which no probe finds usable in this release."""
+    """Offer ``cuda``."""
     return [
         ProviderSpec(
             "cuda",
             _create,
-            "NVIDIA GPUs; not part of this release",
+            "NVIDIA GPUs: generated kernels, recorded as CUDA graphs",
+            contract_version=CONTRACT_VERSION,
             probe=_probe,
+            options=_OPTIONS,
             aliases=("CUDAExecutionProvider",),
         )
     ]

@@ -10,10 +10,14 @@ import numpy as np
 import pytest
 from tests.testing.twin.rig import Rig
 
-from seamline.errors import DeadlineError, KernelError, RecordingError
+from seamline.errors import (
+    DeadlineError,
+    KernelError,
+    RecordingError,
+    ResidencyError,
+)
 from seamline.tensors import TensorType
 from seamline_testing.twin import Fault, Faults, How, Step
-from seamline_testing.twin.memory import ResidencyError
 
 f32 = np.float32
 CHAIN = """g (float[4] x) => (y) <float[1] w = {2}> {

@@ -12,12 +12,10 @@ import sys
 
 import pytest
 
+from seamline.devices import VirtualMemoryError
 from seamline.errors import RunError
 from seamline.provider import Gauges
-from seamline_testing.twin.host_virtual_memory import (
-    HostVirtualMemory,
-    VirtualMemoryError,
-)
+from seamline_testing.twin.host_virtual_memory import HostVirtualMemory
 
 G = 1 << 16
 
@@ -179,13 +177,13 @@ def test_a_system_call_that_fails_leaves_the_books_and_the_files_as_they_were(
     with pytest.raises(VirtualMemoryError, match=r"reserve.*Cannot allocate memory"):
         memory.reserve(1 << 60)
     pages = memory.create(G)
-    os.close(memory._book.pages[pages].descriptor)
+    os.close(memory._book.pages[pages].token)
     with pytest.raises(
         VirtualMemoryError, match=r"map of 65536 bytes: \[Errno 9\] mmap"
     ):
         memory.map(address, pages)
     assert memory.gauges() == Gauges(0, 0, G)
-    memory._book.pages[pages].descriptor = os.open("/dev/null", os.O_RDONLY)
+    memory._book.pages[pages].token = os.open("/dev/null", os.O_RDONLY)
 
 
 def test_a_range_that_was_remapped_has_another_name_though_the_address_is_the_same(

@@ -8,13 +8,19 @@ import time
 import numpy as np
 import pytest
 
-from seamline.errors import ContractError, DeadlineError, KernelError, RunError
+from seamline.devices import VirtualMemoryError
+from seamline.errors import (
+    ContractError,
+    DeadlineError,
+    KernelError,
+    ResidencyError,
+    RunError,
+)
 from seamline.provider import Gauges
 from seamline.tensors import TensorType
 from seamline_testing.twin import Fault, Faults, How, Step
-from seamline_testing.twin.host_virtual_memory import VirtualMemoryError
 from seamline_testing.twin.machine import Machine
-from seamline_testing.twin.memory import ResidencyError, TwinMemory
+from seamline_testing.twin.memory import TwinMemory
 from seamline_testing.twin.provider import DEVICE
 from seamline_testing.twin.streams import Operation
 
@@ -48,6 +54,10 @@ class Bare:
 
     def array(self, view):
         return self.machine.array(view.place, view.kind)
+
+    def array_shown(self, view):
+        with self.machine.shown():
+            return self.array(view).copy()
 
     def add_one(self, source, target, **chosen):
         """Queue ``target = source + 1`` on the stream that computes."""
@@ -156,6 +166,21 @@ def test_an_error_ends_what_is_queued_behind_it_and_is_raised_once_where_one_wai
         assert np.isnan(bare.read(b)).all()
         bare.add_one(a, b)
         np.testing.assert_array_equal(bare.read(b), np.ones(4, f32))
+
+
+def test_synchronize_waits_and_raises_what_failed_once_and_waits_for_nothing_again():
+    with Bare(copy_delay=0.02) as bare:
+        source, target = bare.place(), bare.place()
+        bare.memory.submit_write(source, np.arange(4, dtype=f32))
+        bare.add_one(source, target)
+        bare.memory.synchronize()
+        np.testing.assert_array_equal(bare.array_shown(target), [1, 2, 3, 4])
+        bare.machine.submit(
+            bare.machine.compute, Operation("kernel 'bad'", lambda: 1 // 0)
+        )
+        with pytest.raises(ZeroDivisionError):
+            bare.memory.synchronize()
+        bare.memory.synchronize()
 
 
 def test_work_on_memory_that_is_not_mapped_is_an_error_and_not_a_crash():

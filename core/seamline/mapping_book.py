@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import bisect
-import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import attrs
 
@@ -13,9 +12,16 @@ __all__ = ["MappingBook", "Pages"]
 
 @attrs.define(eq=False)
 class Pages:
-    """Physical pages in an open file; they go when released and nowhere mapped."""
+    """
+    Physical pages; they go when released and nowhere mapped.
 
-    descriptor: int
+    Attributes
+    ----------
+    token
+        What the system calls them: an open file's descriptor, a driver's handle.
+    """
+
+    token: int
     nbytes: int
     released: bool = False
     maps: int = 0
@@ -35,6 +41,8 @@ class MappingBook:
 
     Attributes
     ----------
+    gone
+        Told the token of pages that were released and are mapped nowhere any more.
     reserved
         First address -> bytes.
     pages
@@ -45,6 +53,7 @@ class MappingBook:
         Bytes mapped; bytes of pages that are held, released or not.
     """
 
+    gone: Callable[[int], object]
     reserved: dict[int, int] = attrs.field(factory=dict, init=False)
     pages: dict[int, Pages] = attrs.field(factory=dict, init=False)
     maps: dict[int, _Mapping] = attrs.field(factory=dict, init=False)
@@ -53,10 +62,10 @@ class MappingBook:
     _starts: list[int] = attrs.field(factory=list, init=False)
     _made: int = attrs.field(default=0, init=False)
 
-    def add_pages(self, descriptor: int, nbytes: int) -> int:
-        """Take a file's pages; give their handle. The file is closed with them."""
+    def add_pages(self, token: int, nbytes: int) -> int:
+        """Take pages; give their handle, which is never used twice."""
         self._made += 1
-        self.pages[self._made] = Pages(descriptor, nbytes)
+        self.pages[self._made] = Pages(token, nbytes)
         self.owned += nbytes
         return self._made
 
@@ -108,5 +117,5 @@ class MappingBook:
 
     def _drop(self, pages: Pages) -> None:
         if pages.released and not pages.maps:
-            os.close(pages.descriptor)
             self.owned -= pages.nbytes
+            self.gone(pages.token)

@@ -1,0 +1,131 @@
+"""
+One kernel for a group of elementwise nodes, generated as text.
+
+Every thread takes elements of the result in turn, a few at a time: it loads each operand
+once, computes all nodes of the group in registers, each rounded to its own element type,
+and stores what is read outside the group; see :mod:`seamline_cuda.kernel_text`. So a chain of nodes reads and writes memory once, and gives the
+bits that its nodes would give one by one.
+
+An operand is *flat* (it lies like the result), *single* (one element for all), or
+*strided*: then its place is found by taking the position apart in 32 bits, by sizes and
+steps that are arguments. Sizes are no part of the text, so one kernel serves all.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from seamline.provider import NodeView
+from seamline.tensors import TensorType
+from seamline_cuda.broadcasting import Layout
+from seamline_cuda.device_kernel import DeviceKernel
+from seamline_cuda.elements import ELEMENTS
+from seamline_cuda.kernel_text import KernelText
+
+__all__ = ["LIMIT", "Generated", "Group", "generated", "kind_of"]
+
+LIMIT = 1 << 31  #: elements of a result with a strided operand
+_AT_ONCE = 4  # elements that a thread has under way
+_SHORT = (
+    6  # nodes; more of them compute for longer than they wait, and take long to compile
+)
+
+
+@attrs.frozen(eq=False)
+class Group:
+    """
+    Nodes of one result size that run as one kernel.
+
+    Attributes
+    ----------
+    nodes
+        In order.
+    loads
+        Values that are read from memory.
+    stores
+        Values that are written to memory.
+    """
+
+    nodes: tuple[NodeView, ...]
+    loads: tuple[str, ...]
+    stores: tuple[str, ...]
+
+
+@attrs.frozen(eq=False)
+class Generated:
+    """
+    A group's kernel, and what it is launched with beside addresses.
+
+    Attributes
+    ----------
+    kernel
+        Takes the addresses of ``loads``, then of ``stores``, then ``numbers``.
+    numbers
+        Elements, sizes and steps.
+    forms
+        How each load is stepped through.
+    """
+
+    kernel: DeviceKernel
+    numbers: tuple[int, ...]
+    forms: tuple[str, ...]
+
+    @property
+    def count(self) -> int:
+        """Give the elements of the result."""
+        return self.numbers[0]
+
+
+def kind_of(node: NodeView, name: str) -> TensorType:
+    """Give the sized type of a node's value."""
+    for names, kinds in (
+        (node.node.inputs, node.inputs),
+        (node.node.outputs, node.outputs),
+    ):
+        for other, kind in zip(names, kinds, strict=False):
+            if other == name and isinstance(kind, TensorType):
+                return kind
+    raise KeyError(name)
+
+
+def generated(group: Group, at_once: int | None = None) -> Generated:
+    """
+    Write a group's kernel.
+
+    Parameters
+    ----------
+    at_once
+        Elements that a thread takes at a time; chosen by the group's size where left out.
+    """
+    shape = kind_of(group.nodes[-1], group.nodes[-1].node.outputs[0]).sizes
+    kinds = _kinds(group)
+    layout = Layout.of(shape, [kinds[name].sizes for name in group.loads])
+    forms = tuple(layout.form(index) for index in range(len(group.loads)))
+    strided = [index for index, form in enumerate(forms) if form == "strided"]
+    numbers = [layout.count]
+    if strided:
+        numbers += layout.sizes[1:]
+    for index in strided:
+        numbers += layout.strides[index]
+    text = KernelText(
+        "elementwise_" + "_".join(n.op_type.lower() for n in group.nodes[:4]),
+        group.nodes,
+        group.loads,
+        group.stores,
+        {name: ELEMENTS[kind.dtype] for name, kind in kinds.items()},
+        forms,
+        len(layout.sizes) if strided else 0,
+    )
+    if at_once is None:
+        at_once = _AT_ONCE if len(group.nodes) <= _SHORT else 1
+    kernel = DeviceKernel(text.name, text.written(at_once), text.signature())
+    return Generated(kernel, tuple(numbers), forms)
+
+
+def _kinds(group: Group) -> dict[str, TensorType]:
+    found: dict[str, TensorType] = {}
+    for node in group.nodes:
+        for name in (*node.node.inputs, *node.node.outputs):
+            if name:
+                found[name] = kind_of(node, name)
+    return found

@@ -1,0 +1,137 @@
+"""
+What generated kernels may call beside Numba's own: conversions, products, divisions.
+
+Half-precision values are held as their 16 bits and computed with in float32, which rounds
+once more and never twice wrongly: float32 has more than twice the digits of either. A
+product is ``mul.rn``, which the compiler may not join with a sum, so that a chain in one
+kernel gives the bits that its nodes give one by one.
+
+Integers are divided in 32 bits where an index is taken apart: Numba widens to 64, which
+takes the device several times as long.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import cuda, types
+from numba.cuda import libdevice
+from numba.cuda.extending import intrinsic
+
+__all__ = ["GLOBALS"]
+
+_I16, _I32, _I64 = ir.IntType(16), ir.IntType(32), ir.IntType(64)
+_F32, _F64 = ir.FloatType(), ir.DoubleType()
+
+
+def _assembly(
+    name: str, code: str, constraint: str, gives: Any, takes: tuple[Any, ...]
+) -> Any:
+    """Make an intrinsic of one line of PTX over registers."""
+    result, arguments = _LLVM[gives], [_LLVM[kind] for kind in takes]
+
+    def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        kind = ir.FunctionType(result, arguments)
+        return builder.call(ir.InlineAsm(kind, code, constraint), values)
+
+    signature = gives(*takes)
+    scope: dict[str, Any] = {"signature": signature, "emit": emit}
+    names = ", ".join(f"a{i}" for i in range(len(takes)))
+    source = f"def {name}(typing, {names}):\n    return signature, emit\n"
+    exec(source, scope)
+    return intrinsic(scope[name])
+
+
+_LLVM = {
+    types.uint16: _I16,
+    types.uint32: _I32,
+    types.int32: _I32,
+    types.int64: _I64,
+    types.float32: _F32,
+    types.float64: _F64,
+}
+
+half_to_float = _assembly(
+    "half_to_float", "cvt.f32.f16 $0, $1;", "=f,h", types.float32, (types.uint16,)
+)
+float_to_half = _assembly(
+    "float_to_half", "cvt.rn.f16.f32 $0, $1;", "=h,f", types.uint16, (types.float32,)
+)
+double_to_half = _assembly(
+    "double_to_half", "cvt.rn.f16.f64 $0, $1;", "=h,d", types.uint16, (types.float64,)
+)
+bfloat_to_float = _assembly(
+    "bfloat_to_float", "mov.b32 $0, {0, $1};", "=f,h", types.float32, (types.uint16,)
+)
+float_to_bfloat = _assembly(
+    "float_to_bfloat", "cvt.rn.bf16.f32 $0, $1;", "=h,f", types.uint16, (types.float32,)
+)
+product = _assembly(
+    "product", "mul.rn.f32 $0, $1, $2;", "=f,f,f", types.float32, (types.float32,) * 2
+)
+product64 = _assembly(
+    "product64", "mul.rn.f64 $0, $1, $2;", "=d,d,d", types.float64, (types.float64,) * 2
+)
+quotient32 = _assembly(
+    "quotient32", "div.u32 $0, $1, $2;", "=r,r,r", types.uint32, (types.uint32,) * 2
+)
+truncated32 = _assembly(
+    "truncated32", "div.s32 $0, $1, $2;", "=r,r,r", types.int32, (types.int32,) * 2
+)
+truncated64 = _assembly(
+    "truncated64", "div.s64 $0, $1, $2;", "=l,l,l", types.int64, (types.int64,) * 2
+)
+
+
+def _first_in(order: str) -> Any:
+    """Make the emitter of the first of two in an order, or the first that is NaN."""
+
+    def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        a, b = values
+        kind = signature.return_type
+        if isinstance(kind, types.Float):
+            before = builder.fcmp_ordered(order, a, b)
+            before = builder.or_(before, builder.fcmp_unordered("uno", a, a))
+        elif kind.signed:
+            before = builder.icmp_signed(order, a, b)
+        else:
+            before = builder.icmp_unsigned(order, a, b)
+        return builder.select(before, a, b)
+
+    return emit
+
+
+_EMIT_LEAST, _EMIT_GREATEST = _first_in("<"), _first_in(">")
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def least(typing: Any, a: Any, b: Any) -> Any:
+    """Give the smaller of two numbers of one type, or the first that is NaN."""
+    return a(a, a), _EMIT_LEAST
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def greatest(typing: Any, a: Any, b: Any) -> Any:
+    """Give the greater of two numbers of one type, or the first that is NaN."""
+    return a(a, a), _EMIT_GREATEST
+
+
+GLOBALS: dict[str, Any] = {
+    "cuda": cuda,
+    "libdevice": libdevice,
+    "np": np,
+    "half_to_float": half_to_float,
+    "float_to_half": float_to_half,
+    "double_to_half": double_to_half,
+    "bfloat_to_float": bfloat_to_float,
+    "float_to_bfloat": float_to_bfloat,
+    "product": product,
+    "product64": product64,
+    "quotient32": quotient32,
+    "truncated32": truncated32,
+    "truncated64": truncated64,
+    "least": least,
+    "greatest": greatest,
+}  #: what a kernel's text may name

@@ -1,0 +1,121 @@
+"""
+The text of an elementwise kernel: load, compute, store, for one element or a few at a time.
+
+A thread that waits for one element's bytes before it asks for the next has too few under
+way to keep memory busy. So the text has the same lines for a few elements, apart by as many
+as there are threads: first all their loads, then all that is computed, then all stores.
+What is left at the end goes one by one, and so does a result that is small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from seamline.provider import NodeView
+from seamline_cuda.elements import Element
+from seamline_cuda.formulas import FORMULAS
+
+__all__ = ["KernelText"]
+
+
+@attrs.frozen(eq=False)
+class KernelText:
+    """
+    What a kernel's text is written from.
+
+    Attributes
+    ----------
+    nodes
+        What is computed, in order.
+    loads, stores
+        Values that are read from memory and written to it.
+    elements
+        The element type of every value.
+    forms
+        How each load is stepped through: ``flat``, ``single`` or ``strided``.
+    rank
+        Dimensions that a position is taken apart into, where a load is strided.
+    """
+
+    name: str
+    nodes: tuple[NodeView, ...]
+    loads: tuple[str, ...]
+    stores: tuple[str, ...]
+    elements: Mapping[str, Element]
+    forms: Sequence[str]
+    rank: int
+
+    def signature(self) -> tuple[str, ...]:
+        """Give the type of each parameter."""
+        pointers = [f"{self.elements[n].stored}*" for n in (*self.loads, *self.stores)]
+        return (*pointers, "int64", *["uint32"] * len(self._numbers()))
+
+    def written(self, at_once: int) -> str:
+        """Give the text of the kernel that takes so many elements at a time."""
+        parameters = [f"p{i}" for i in range(len(self.loads))]
+        parameters += [f"q{i}" for i in range(len(self.stores))]
+        parameters += ["n", *self._numbers()]
+        lines = [f"def {self.name}({', '.join(parameters)}):"]
+        lines += ["    i = cuda.grid(1)", "    step = cuda.gridsize(1)"]
+        if at_once > 1:
+            places = [f"i{u} = i + {u} * step" for u in range(at_once)]
+            lines += self._loop(f"i + {at_once - 1} * step < n", places, at_once)
+        lines += self._loop("i < n", ["i0 = i"], 1)
+        return "\n".join(lines) + "\n"
+
+    def _numbers(self) -> list[str]:
+        found = [f"size{axis}" for axis in range(1, self.rank)]
+        for index, form in enumerate(self.forms):
+            if form == "strided":
+                found += [f"p{index}_step{axis}" for axis in range(self.rank)]
+        return found
+
+    def _loop(self, condition: str, places: Sequence[str], at_once: int) -> list[str]:
+        body = [*places]
+        values: list[dict[str, str]] = [{} for _ in range(at_once)]
+        for u in range(at_once):
+            body += self._loaded(u, values[u])
+        for u in range(at_once):
+            body += self._computed(u, values[u])
+        for u in range(at_once):
+            for index, name in enumerate(self.stores):
+                stored = self.elements[name].store.format(values[u][name])
+                body.append(f"q{index}[i{u}] = {stored}")
+        body.append(f"i += {at_once} * step")
+        return [f"    while {condition}:", *(f"        {line}" for line in body)]
+
+    def _loaded(self, u: int, values: dict[str, str]) -> list[str]:
+        lines = self._position(u)
+        for index, name in enumerate(self.loads):
+            place = {"flat": f"i{u}", "single": "0"}.get(self.forms[index])
+            if place is None:
+                steps = [f"at{a}_{u} * p{index}_step{a}" for a in range(self.rank)]
+                place = " + ".join(steps)
+            values[name] = f"x{index}_{u}"
+            loaded = self.elements[name].load.format(f"p{index}[{place}]")
+            lines.append(f"x{index}_{u} = {loaded}")
+        return lines
+
+    def _position(self, u: int) -> list[str]:
+        """Take a position in the result apart, the innermost size first."""
+        if not self.rank:
+            return []
+        lines, left = [], f"np.uint32(i{u})"
+        for axis in range(self.rank - 1, 0, -1):
+            lines.append(f"left{axis}_{u} = quotient32({left}, size{axis})")
+            rest = f"{left} - left{axis}_{u} * size{axis}"
+            lines.append(f"at{axis}_{u} = np.uint32({rest})")
+            left = f"left{axis}_{u}"
+        return [*lines, f"at0_{u} = {left}"]
+
+    def _computed(self, u: int, values: dict[str, str]) -> list[str]:
+        lines = []
+        for index, node in enumerate(self.nodes):
+            operands = [values[name] for name in node.node.inputs if name]
+            text = FORMULAS[node.op_type].write(node).format(*operands)
+            result = node.node.outputs[0]
+            lines.append(f"y{index}_{u} = {self.elements[result].rounded.format(text)}")
+            values[result] = f"y{index}_{u}"
+        return lines

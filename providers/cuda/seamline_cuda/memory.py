@@ -1,0 +1,258 @@
+"""The memory of one GPU as the core sees it: buffers in the arena, views of them, copies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from seamline import dlpack
+from seamline.errors import ContractError, ResidencyError
+from seamline.off_host import OffHost
+from seamline.provider import Array, Buffer, Device, Gauges, View
+from seamline.tensors import TensorType, nbytes_of, numpy_dtype
+from seamline_cuda.arena import Arena
+from seamline_cuda.complaints import Complaints
+from seamline_cuda.device import Gpu
+from seamline_cuda.gate import GATE, Gate
+from seamline_cuda.transfers import Transfers
+from seamline_cuda.virtual_memory import CudaVirtualMemory
+
+__all__ = ["CudaBuffer", "CudaMemory", "CudaView"]
+
+_NO_WAIT, _LEGACY = -1, 1  #: DLPack's words for no stream and for the default one
+
+#: Addresses are reserved for so many times what the device has: a range that grows takes
+#: its addresses at once, and there are plenty.
+_ROOM = 8
+
+
+@attrs.define(eq=False)
+class CudaBuffer:
+    """Bytes of the arena at an address that does not move; implements ``Buffer``."""
+
+    owner: CudaMemory
+    address: int
+    nbytes: int
+    is_open: bool = True
+
+    @property
+    def device(self) -> Device:
+        """Say which device."""
+        return self.owner.device
+
+    def close(self) -> None:
+        """Give the bytes back; a second call does nothing."""
+        if self.is_open:
+            self.is_open = False
+            self.owner.gave_back(self)
+
+
+@attrs.frozen(eq=False)
+class CudaView(OffHost):
+    """
+    Bytes of a GPU under a type, C-contiguous.
+
+    Other libraries read it by DLPack, or by ``__cuda_array_interface__`` where NumPy has a
+    name for its element type. Nothing is copied: they see later runs write there, and they
+    wait for what was submitted before.
+    """
+
+    buffer: CudaBuffer
+    address: int
+    kind: TensorType
+
+    @property
+    def device(self) -> Device:
+        """Say which device."""
+        return self.buffer.device
+
+    @property
+    def nbytes(self) -> int:
+        """Give its length in bytes."""
+        return nbytes_of(self.kind)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return dlpack.CUDA, self.device.index
+
+    def __dlpack__(self, *, stream: int | None = None, **request: Any) -> Any:
+        made = dlpack.lent(
+            self.address, self.kind, self.__dlpack_device__(), self, **request
+        )
+        self.buffer.owner.gpu.is_lent = True
+        if stream != _NO_WAIT:
+            self.buffer.owner.gpu.let_wait(stream or _LEGACY)
+        return made
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        dtype = numpy_dtype(self.kind.dtype)
+        if dtype.kind == "V":
+            raise AttributeError(f"NumPy has no name for {self.kind.dtype}")
+        gpu = self.buffer.owner.gpu
+        gpu.is_lent = True
+        return {
+            "shape": self.kind.sizes,
+            "typestr": dtype.str,
+            "data": (self.address, False),
+            "strides": None,
+            "stream": int(gpu.compute.handle),
+            "version": 3,
+        }
+
+
+@attrs.define(eq=False)
+class CudaMemory:
+    """
+    Implements :class:`~seamline.devices.Memory` on a GPU.
+
+    Attributes
+    ----------
+    virtual
+        Its virtual memory; the arena takes its pages from it, and so may others.
+    arena
+        Where buffers lie; what grows takes its room from it too.
+    transfers
+        Copies from and to the host, counted.
+    complaints
+        What kernels say of wrong data; raised by whoever waits.
+    """
+
+    gpu: Gpu
+    virtual: CudaVirtualMemory
+    arena: Arena
+    transfers: Transfers
+    complaints: Complaints
+    gate: Gate = GATE
+
+    @classmethod
+    def open(cls, gpu: Gpu, *, limit: int | None, pool_nbytes: int) -> CudaMemory:
+        """
+        Make the memory of an open device; takes no bytes yet.
+
+        Parameters
+        ----------
+        limit
+            Most bytes that it may own; None for what the device has.
+        pool_nbytes
+            Bytes of pages kept between two uses.
+        """
+        pages = CudaVirtualMemory(gpu, limit)
+        arena = Arena.over(pages, _ROOM * gpu.total, pool_nbytes)
+        return cls(gpu, pages, arena, Transfers(gpu), Complaints(gpu))
+
+    @property
+    def device(self) -> Device:
+        """Say which device."""
+        return self.gpu.device
+
+    def allocate(self, nbytes: int) -> Buffer:
+        """
+        Allocate bytes; their first contents are undefined.
+
+        Raises
+        ------
+        VirtualMemoryError
+            The device has no more; names what was asked, what is free and what is owned.
+        RecordingError
+            The calling thread captures.
+        """
+        self.gate.legal(f"allocates {nbytes} bytes")
+        self.gpu.usable()
+        return CudaBuffer(self, self.arena.allocate(nbytes), nbytes)
+
+    def gave_back(self, buffer: CudaBuffer) -> None:
+        """Take a closed buffer's bytes back, where the device can still be used."""
+        if self.gpu.is_open and not self.gpu.lost:
+            self.arena.free(buffer.address)
+
+    def view(self, buffer: Buffer, offset: int, kind: TensorType) -> View:
+        """Show bytes of a buffer as a tensor."""
+        if not isinstance(buffer, CudaBuffer) or buffer.owner is not self:
+            why = f"a {type(buffer).__name__} is no buffer of {self.device}"
+            raise ResidencyError(self.device.kind, why)
+        if kind.dtype == "string":
+            raise ContractError(self.device.kind, "strings lie on the host only")
+        if not buffer.is_open or not 0 <= offset <= buffer.nbytes - nbytes_of(kind):
+            why = f"{kind} at {offset} is not within an open buffer of {buffer.nbytes} bytes"
+            raise ContractError(self.device.kind, why)
+        return CudaView(buffer, buffer.address + offset, kind)
+
+    def at(self, address: int, kind: TensorType) -> CudaView:
+        """Show bytes of :attr:`virtual` that the caller mapped, or will, as a tensor."""
+        return CudaView(CudaBuffer(self, address, nbytes_of(kind)), address, kind)
+
+    def write(self, target: View, source: Array) -> None:
+        """Copy from the host; returns when ``source`` may be changed."""
+        view = self._like(target, source)
+        self.transfers.write(view.address, source)
+
+    def read(self, source: View, target: Array) -> None:
+        """
+        Copy to the host, once everything that was submitted before is done.
+
+        Raises
+        ------
+        KernelError
+            A kernel before it met data that it refuses; names the node.
+        CudaError
+            Work before it failed, or the copy did.
+        """
+        view = self._like(source, target)
+        self.transfers.read(view.address, target)
+        self.complaints.check()
+
+    def synchronize(self) -> None:
+        """
+        Wait for everything that was submitted.
+
+        Raises
+        ------
+        KernelError
+            A kernel met data that it refuses; names the node.
+        CudaError
+            Some of it failed.
+        RecordingError
+            The calling thread captures.
+        """
+        self.gate.legal("synchronises")
+        with self.gate.memory_call("synchronize"):
+            self.gpu.synchronize()
+        self.complaints.check()
+
+    def gauges(self) -> Gauges:
+        """Give bytes of open buffers, bytes mapped, and bytes held."""
+        return self.arena.gauges()
+
+    def checked(self, view: object) -> CudaView:
+        """
+        Give a view of this memory.
+
+        Raises
+        ------
+        ResidencyError
+            It is something else, such as an array of the host.
+        """
+        if not isinstance(view, CudaView) or view.buffer.owner is not self:
+            what = type(view).__name__
+            why = (
+                f"was handed a {what} that does not lie in the memory of {self.device}"
+            )
+            raise ResidencyError(self.device.kind, why)
+        return view
+
+    def close(self) -> None:
+        """Give everything back; a second call does nothing, nor one on a lost device."""
+        if self.gpu.is_open and not self.gpu.lost:
+            self.transfers.close()
+            self.complaints.close()
+            self.arena.close()
+            self.virtual.close()
+
+    def _like(self, given: object, array: Array) -> CudaView:
+        view = self.checked(given)
+        kind = view.kind
+        if array.shape != kind.sizes or array.dtype != numpy_dtype(kind.dtype):
+            why = f"a copy between {kind} and {array.dtype}{list(array.shape)}"
+            raise ContractError(self.device.kind, why)
+        return view

@@ -1,0 +1,103 @@
+"""The CUDA provider: claims without a device, everything else on one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from seamline.kernels import KernelProvider, KernelSegment
+from seamline.provider import BuildContext, Executable, Memory, SegmentSpec
+from seamline_cuda.compiler import counts, folder
+from seamline_cuda.device import Gpu
+from seamline_cuda.loading import Loader
+from seamline_cuda.memory import CudaMemory
+from seamline_cuda.segment import CudaSegment
+from seamline_cuda.table import TABLE
+
+__all__ = ["CudaProvider"]
+
+
+class CudaProvider(KernelProvider):
+    """
+    Runs nodes on one NVIDIA GPU by generated kernels, recorded as graphs of the driver.
+
+    Parameters
+    ----------
+    options
+        ``device_id``; ``gpu_mem_limit``, bytes that it may own, 0 for all that there is;
+        ``pool_bytes``, bytes of pages kept between two uses.
+
+    Raises
+    ------
+    CudaError
+        There is no driver or no such device.
+    """
+
+    captures = True
+
+    def __init__(self, options: Mapping[str, Any] | None = None) -> None:
+        chosen = dict(options or {})
+        self.gpu = Gpu.open(int(chosen.get("device_id", 0)))
+        super().__init__(TABLE, chosen, device=self.gpu.device)
+        try:
+            self._memory = CudaMemory.open(
+                self.gpu,
+                limit=int(chosen.get("gpu_mem_limit", 0)) or None,
+                pool_nbytes=int(chosen.get("pool_bytes", 0)),
+            )
+            self._loader = Loader(self.gpu)
+            self._apart: dict[str, str] = {}
+        except BaseException:
+            self.gpu.close()
+            raise
+
+    def memory(self) -> Memory | None:
+        """Give the device's memory, always the same."""
+        return self._memory
+
+    def build(self, segment: SegmentSpec, context: BuildContext) -> Executable:
+        """Find every node's kernel; binding makes launches of them."""
+        self.gpu.usable()
+        made = cast(KernelSegment, super().build(segment, context))
+        return CudaSegment(
+            made.provider, made.spec, made.kernels, made.context, made.options,
+            memory=self._memory, loader=self._loader, apart=self._apart,
+        )  # fmt: skip
+
+    def facts(self) -> Mapping[str, object]:
+        """
+        Say which device it is, what memory it holds, and what was copied so far.
+
+        ``taken_apart`` has the nodes that would be one kernel if they did not lie where
+        they do, and why they are not.
+        """
+        held = self._memory.gauges()
+        pool = self._memory.arena.pool
+        return {
+            "device": f"{self.gpu.name} ({self.gpu.device})",
+            "granule": self._memory.virtual.granularity,
+            "content": held.content,
+            "mapped": held.mapped,
+            "owned": held.owned,
+            "pooled": pool.held,
+            "pages_created": pool.counts["created"],
+            "pages_reused": pool.counts["reused"],
+            "kernels": len(self._loader.loaded),
+            "taken_apart": dict(self._apart),
+            **self._memory.transfers.counts(),
+        }
+
+    def cached(self) -> Mapping[str, object]:
+        """Count what this process compiled and what it found compiled, and say where."""
+        return {**counts, "cache": str(folder())}
+
+    def close(self) -> None:
+        """Give memory, kernels, streams and the context back; once."""
+        if not self.gpu.is_open:
+            return
+        try:
+            self._memory.close()
+            if not self.gpu.lost:
+                self._loader.close()
+        finally:
+            self.gpu.close()

@@ -1,0 +1,34 @@
+"""
+Operators whose result is their first input's bytes under another shape.
+
+The plan puts the result where the input lies, and then nothing runs. Where it cannot (the
+input is somebody else's, or both are results) the bytes are copied on the device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from seamline.kernel import Call
+from seamline.tensors import ANY
+from seamline_cuda.works import CopyWork, Work
+
+__all__ = ["DTYPES", "RESHAPING", "same_bytes"]
+
+DTYPES = tuple(name for name in ANY if name != "string")
+
+#: Operator -> since-versions, and the inputs that are read on the host.
+RESHAPING: dict[str, tuple[tuple[tuple[int, int], frozenset[int]], ...]] = {
+    "Flatten": (((1, 10_000), frozenset()),),
+    "Reshape": (((5, 10_000), frozenset({1})),),
+    "Squeeze": (((1, 11), frozenset()), ((13, 10_000), frozenset({1}))),
+    "Unsqueeze": (((1, 11), frozenset()), ((13, 10_000), frozenset({1}))),
+}
+
+
+def same_bytes(call: Call) -> Sequence[Work]:
+    """Copy the first input to the result, where they do not lie together."""
+    source, target = call.inputs[0], call.outputs[0]
+    if source.address == target.address or not target.nbytes:
+        return []
+    return [CopyWork(target.address, source.address, target.nbytes)]

@@ -1,0 +1,273 @@
+"""
+A segment on a GPU: nodes joined into kernels when it is built, launched over fixed places.
+
+Every view that it is handed is checked to lie in this device's memory, so a value on the
+wrong side fails at binding and names the segment. A run submits launches and returns;
+whoever reads a result waits for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NoReturn, TypeAlias
+
+import attrs
+import numpy as np
+
+from seamline.errors import BuildError, KernelError, RecordingError, ResidencyError
+from seamline.kernel import Call
+from seamline.kernels import KernelSegment
+from seamline.provider import Array, NodeView, Recording, View
+from seamline_cuda.device_kernel import DeviceKernel
+from seamline_cuda.elementwise import Group, generated
+from seamline_cuda.errors import CudaError
+from seamline_cuda.fusion import grouped, single, trampled
+from seamline_cuda.gate import Capturing
+from seamline_cuda.loading import Copy, Launch, Loader
+from seamline_cuda.memory import CudaMemory, CudaView
+from seamline_cuda.recording import CudaRecording
+from seamline_cuda.table import is_elementwise
+from seamline_cuda.works import Complaint, CopyWork, Work
+
+__all__ = ["CudaSegment"]
+
+Launched: TypeAlias = (
+    Launch | Copy
+)  #: what a run submits, each a call without arguments
+
+_THREADS = 256
+_BLOCKS = 16  #: for each multiprocessor, enough to keep its loads in flight
+
+
+@attrs.define(eq=False)
+class CudaSegment(KernelSegment):
+    """
+    Implements :class:`~seamline.provider.Executable` on a GPU.
+
+    Attributes
+    ----------
+    bound
+        The views of the present binding, by value.
+    binding
+        Counts bindings: a recording holds one of them.
+    host
+        What its nodes read on the host.
+    apart
+        Groups of nodes that could not run as one kernel in their places, and why; the
+        provider's own, for its facts.
+    """
+
+    memory: CudaMemory = attrs.field(kw_only=True)
+    loader: Loader = attrs.field(kw_only=True)
+    apart: dict[str, str] = attrs.field(kw_only=True)
+    bound: dict[str, CudaView] = attrs.field(factory=dict, init=False)
+    host: dict[str, Array] = attrs.field(factory=dict, init=False)
+    binding: int = attrs.field(default=0, init=False)
+    _steps: list[tuple[NodeView, Launched]] = attrs.field(factory=list, init=False)
+    _words: list[int] = attrs.field(factory=list, init=False)
+    _turn: threading.Lock = attrs.field(factory=threading.Lock, init=False)
+
+    def bind(
+        self,
+        views: Mapping[str, View],
+        workspaces: Mapping[str, View],
+        host: Mapping[str, Array] | None = None,
+    ) -> None:
+        """
+        Check where everything lies, and make launches over it.
+
+        Raises
+        ------
+        ResidencyError
+            A value lies in another memory than its kernel reads.
+        BuildError
+            A kernel could not be compiled or loaded; names the node.
+        """
+        checked = self.memory.checked
+        self.bound = {n: checked(v) for n, v in views.items() if v is not None}
+        self.host = {n: _on_host(n, v) for n, v in (host or {}).items()}
+        self.binding += 1
+        self._give_words_back()
+        steps: list[tuple[NodeView, Launched]] = []
+        for step in grouped(self.spec.nodes, self.spec.outputs, is_elementwise):
+            first = step.nodes[0] if isinstance(step, Group) else step
+            try:
+                if isinstance(step, Group):
+                    steps += self._launches(step)
+                else:
+                    steps += self._worked(step)
+            except CudaError as error:
+                raise self._failed(BuildError, first, error) from error
+        self._steps = steps
+
+    def _give_words_back(self) -> None:
+        while self._words:
+            self.memory.complaints.give_back(self._words.pop())
+
+    def _launches(self, group: Group) -> Iterator[tuple[NodeView, Launched]]:
+        made, first = generated(group), group.nodes[0]
+        if not made.count:
+            return
+        places = {
+            name: (self.bound[name].address, self.bound[name].nbytes)
+            for name in (*group.loads, *group.stores)
+        }
+        why = trampled(group, made, places)
+        if why and len(group.nodes) > 1:
+            self.apart[", ".join(node.name for node in group.nodes)] = why
+            for alone in single(group):
+                yield from self._launches(alone)
+            return
+        arguments = [places[name][0] for name in (*group.loads, *group.stores)]
+        yield first, self._launch(made.kernel, [*arguments, *made.numbers], made.count)
+
+    def _worked(self, node: NodeView) -> Iterator[tuple[NodeView, Launched]]:
+        """Make launches of what a node's kernel gives for its places."""
+        kernel = self.kernels[self.spec.nodes.index(node)]
+        inputs = tuple(
+            (self.host if i in kernel.host_inputs else self.bound)[name]
+            if name
+            else None
+            for i, name in enumerate(node.node.inputs)
+        )
+        outputs = tuple(self.bound[n] if n else None for n in node.node.outputs)
+        call = Call(node, inputs, outputs, self.context, self.options)
+        for work in kernel.function(call):
+            yield node, self._launch_of(node, work)
+
+    def _launch_of(self, node: NodeView, work: Work) -> Launched:
+        stream = self.memory.gpu.compute.handle
+        if isinstance(work, CopyWork):
+            name = f"copy of {node.op_type}"
+            return Copy(name, work.target, work.source, work.nbytes, stream)
+        arguments = [
+            self._word(node, given) if isinstance(given, Complaint) else given
+            for given in work.arguments
+        ]
+        return self._launch(work.kernel, arguments, work.count)
+
+    def _word(self, node: NodeView, complaint: Complaint) -> int:
+        why = f"{node.node.qualified_op}: {complaint.why}"
+        error = KernelError(
+            why, provider=self.provider, segment=self.spec.name, node=node.name
+        )
+        self._words.append(self.memory.complaints.take(error))
+        return self._words[-1]
+
+    def _launch(
+        self, kernel: DeviceKernel, arguments: Sequence[int], count: int
+    ) -> Launch:
+        most = self.memory.gpu.multiprocessors * _BLOCKS
+        blocks = min(-(-count // _THREADS), most)
+        return self.loader.launch(kernel, arguments, blocks=blocks, threads=_THREADS)
+
+    # -- running -------------------------------------------------------------------------
+
+    def run(self) -> Mapping[str, Array] | None:
+        """
+        Submit every launch.
+
+        Raises
+        ------
+        KernelError
+            The driver refused one, or reported work that failed earlier.
+        """
+        with self.taken(), self.memory.gpu.here():
+            self._submit()
+        return None
+
+    def _submit(self, capture: Capturing | None = None) -> None:
+        node = self.spec.nodes[0]
+        try:
+            for node, launch in self._steps:
+                if capture is not None:
+                    capture.node = node.name
+                launch()
+        except CudaError as error:
+            self.memory.gpu.noticed(error)
+            raise self._failed(KernelError, node, error) from error
+
+    def timed(self, clock: Callable[[], int], report: Callable[..., None]) -> None:
+        """
+        Run, waiting after each launch, and report its first node's name, start and end.
+
+        Where several nodes run as one kernel, the fourth that ``report`` gets says which.
+        """
+        with self.taken(), self.memory.gpu.here():
+            stream = self.memory.gpu.compute
+            stream.synchronize()
+            for node, launch in self._steps:
+                start = clock()
+                launch()
+                stream.synchronize()
+                report(node.name, start, clock(), {"kernel": launch.kernel})
+
+    @contextlib.contextmanager
+    def taken(self) -> Iterator[None]:
+        """Hold the segment's addresses; another thread is refused at once."""
+        if not self._turn.acquire(blocking=False):
+            raise KernelError(
+                "another thread runs it now; give each thread a program of its own",
+                provider=self.provider,
+                segment=self.spec.name,
+            )
+        try:
+            yield
+        finally:
+            self._turn.release()
+
+    # -- recording -----------------------------------------------------------------------
+
+    def record(self) -> Recording:
+        """
+        Record all launches as one graph of the driver; nothing runs.
+
+        Raises
+        ------
+        RecordingError
+            Names the node whose launch did what cannot be recorded.
+        """
+        memory = self.memory
+        with (
+            self.taken(),
+            memory.gate.capture(self.spec.name) as capture,
+            memory.gpu.here(),
+        ):
+            try:
+                with memory.gpu.compute.captured() as made:
+                    self._submit(capture)
+            except RecordingError:
+                raise
+            except Exception as error:
+                self._refuse(capture.node, f"its launch failed: {error}", error)
+            made[0].upload(memory.gpu.compute)
+            return CudaRecording(self, made[0], self.binding)
+
+    def _refuse(self, node: str, why: str, cause: Exception) -> NoReturn:
+        raise RecordingError(
+            why, provider=self.provider, segment=self.spec.name, node=node
+        ) from cause
+
+    # -- the rest ------------------------------------------------------------------------
+
+    @property
+    def launches(self) -> Sequence[Launched]:
+        """Give what a run submits, in order."""
+        return [launch for _, launch in self._steps]
+
+    def close(self) -> None:
+        """Wait for work in flight, then forget the launches; recordings are refused."""
+        self.memory.gpu.drain()
+        self._give_words_back()
+        KernelSegment.close(self)
+        self.bound, self.host, self._steps = {}, {}, []
+        self.binding += 1
+
+
+def _on_host(name: str, value: Any) -> Array:
+    if not isinstance(value, np.ndarray):
+        why = f"host input {name!r} is a {type(value).__name__}, no array of the host"
+        raise ResidencyError("cuda", why)
+    return value

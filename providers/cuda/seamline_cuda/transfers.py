@@ -1,0 +1,284 @@
+"""
+Copies between the host and one GPU: through pinned memory, in order with the kernels.
+
+The driver can copy by itself only from and to pinned memory. So bytes pass through a few
+pinned slots: a write returns when the last byte is in one, and what is in flight then does
+not have to end first.
+
+What fits a slot is copied on the stream of the kernels, whose order is all that it needs.
+More than that goes on the stream of copies, slot after slot, one filled by the host while
+the other is copied by the device; events order it against the kernels. Where more than a
+slot is read, the driver's own way to pageable memory is the quicker one, and the caller
+waits in any case, so that is taken.
+
+Each copy is counted with its bytes. Those that are not small are counted with the time
+between two events around them on the stream as well, never with the time that it took to
+submit them; the bytes of those are counted apart, so that a rate can be told.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from typing import Any
+
+import attrs
+import numpy as np
+
+from seamline.provider import Array
+from seamline_cuda.device import Gpu
+from seamline_cuda.driver import call, check, prepared
+from seamline_cuda.errors import CudaError
+from seamline_cuda.gate import GATE, Gate
+from seamline_cuda.streams import Event, Stream
+
+__all__ = ["SLOT", "Transfers"]
+
+SLOT = 4 << 20  #: bytes; a copy of that size runs at the link's full rate
+_SLOTS = 4
+_SMALL = 1 << 16  # bytes of a copy that takes less time than two events around it
+_IN, _OUT = "in", "out"
+_TO_DEVICE, _TO_HOST = "cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync"
+
+
+@attrs.define(eq=False)
+class _Slot:
+    """
+    Pinned bytes, and the copy that uses them.
+
+    Attributes
+    ----------
+    way
+        Which way the copy goes that may be under way; empty where there is none.
+    nbytes
+        Its bytes, where it is timed; else 0.
+    """
+
+    address: int
+    bytes: Array
+    begun: Event
+    done: Event
+    way: str = ""
+    nbytes: int = 0
+
+    def close(self) -> None:
+        self.begun.close()
+        self.done.close()
+
+
+@attrs.define(eq=False)
+class Transfers:
+    """
+    Moves bytes between host arrays and device addresses, in order with the kernels.
+
+    Attributes
+    ----------
+    gpu
+        The open device; it outlives this.
+    slot
+        Bytes of one piece.
+    """
+
+    gpu: Gpu
+    slot: int = SLOT
+    gate: Gate = GATE
+    _lock: threading.RLock = attrs.field(factory=threading.RLock, init=False)
+    _slots: list[_Slot] = attrs.field(factory=list, init=False)
+    _next: int = attrs.field(default=0, init=False)
+    _order: Event | None = attrs.field(default=None, init=False)
+    _counts: dict[str, float] = attrs.field(factory=dict, init=False)
+    _stack: ExitStack = attrs.field(factory=ExitStack, init=False)
+
+    def write(self, address: int, source: Array) -> None:
+        """
+        Copy an array to device memory; ``source`` may be changed on return.
+
+        Kernels submitted later see it. What goes wrong on the way is raised by whoever
+        waits next.
+
+        Raises
+        ------
+        RecordingError
+            The calling thread captures.
+        """
+        raw = np.ascontiguousarray(source).reshape(-1).view(np.uint8)
+        with _Moving(self, "writes from the host"):
+            if raw.nbytes <= self.slot:
+                if raw.nbytes:
+                    self._put(self.gpu.compute, address, raw)
+                return
+            self._ordered(self.gpu.compute, self.gpu.copies)
+            for offset in range(0, raw.nbytes, self.slot):
+                piece = raw[offset : offset + self.slot]
+                self._put(self.gpu.copies, address + offset, piece)
+            self._ordered(self.gpu.copies, self.gpu.compute)
+
+    def read(self, address: int, target: Array) -> None:
+        """
+        Copy device memory to an array, once everything submitted before is done.
+
+        Raises
+        ------
+        CudaError
+            Work before it failed, or the copy did.
+        RecordingError
+            The calling thread captures.
+        """
+        flat = target if target.flags.c_contiguous else np.empty_like(target, order="C")
+        raw = flat.reshape(-1).view(np.uint8)
+        with _Moving(self, "reads to the host"):
+            if raw.nbytes:
+                self._get(raw, address)
+        if flat is not target:
+            np.copyto(target, flat)
+
+    def counts(self) -> Mapping[str, float]:
+        """
+        Count what was copied so far.
+
+        Returns
+        -------
+        dict
+            ``copies_in`` and ``bytes_in``, to the device, and the same with ``out``, from
+            it; ``seconds_in`` of copies that were timed and are done, ``timed_in`` their
+            bytes.
+        """
+        with self._lock, self.gpu.here():
+            for slot in self._slots:
+                if slot.way and slot.done.is_reached():
+                    self._timed(slot)
+            return dict(self._counts)
+
+    def close(self) -> None:
+        """Give events and pinned memory back, once no copy uses them; once."""
+        with self._lock:
+            self._slots.clear()
+            stack, self._stack = self._stack, ExitStack()
+            self.gpu.drain()
+            with self.gpu.here():
+                stack.close()
+
+    # -- a piece -------------------------------------------------------------------------
+
+    def entered(self) -> None:
+        """Have the slots ready; the lock is held and the device current."""
+        if not self._slots:
+            self._open()
+
+    def _put(self, stream: Stream, address: int, piece: Array) -> None:
+        slot = self._free_slot()
+        slot.bytes[: piece.nbytes] = piece
+        self._copy(slot, stream, _IN, piece.nbytes, _TO_DEVICE, address, slot.address)
+
+    def _get(self, raw: Array, address: int) -> None:
+        slot, stream = self._free_slot(), self.gpu.compute
+        place, is_one = slot.address, raw.nbytes <= self.slot
+        if not is_one:
+            self._ordered(stream, self.gpu.copies)
+            stream, place = self.gpu.copies, raw.ctypes.data
+        self._copy(slot, stream, _OUT, raw.nbytes, _TO_HOST, place, address)
+        self._reached(slot)
+        if is_one:
+            raw[...] = slot.bytes[: raw.nbytes]
+
+    def _ordered(self, first: Stream, then: Stream) -> None:
+        """Let what one stream is given from now on wait for what the other has."""
+        order = self._order
+        assert order is not None
+        first.record(order)
+        then.wait_for(order)
+
+    def _free_slot(self) -> _Slot:
+        """Give a slot that no copy uses."""
+        slot = self._slots[self._next]
+        self._next = (self._next + 1) % len(self._slots)
+        if slot.way:
+            self._reached(slot)
+        return slot
+
+    def _reached(self, slot: _Slot) -> None:
+        """Wait for a slot's copy."""
+        self._noticing(slot.done.synchronize)
+        self._timed(slot)
+
+    def _copy(
+        self, slot: _Slot, stream: Stream, way: str, size: int, name: str, *places: int
+    ) -> None:
+        slot.nbytes = size if size > _SMALL else 0
+        if slot.nbytes:
+            stream.record(slot.begun)
+        self._noticing(
+            lambda: check(name, prepared(name)(*places, size, stream.handle))
+        )
+        stream.record(slot.done)
+        slot.way = way
+        self._count(f"copies_{way}", 1)
+        self._count(f"bytes_{way}", size)
+
+    def _timed(self, slot: _Slot) -> None:
+        """Count the time of a slot's copy, which is done, where it was taken."""
+        if slot.nbytes:
+            spent = slot.done.since(slot.begun)
+            self._count(f"seconds_{slot.way}", spent)
+            self._count(f"timed_{slot.way}", slot.nbytes)
+        slot.way = ""
+
+    def _count(self, what: str, more: float) -> None:
+        self._counts[what] = self._counts.get(what, 0) + more
+
+    def _noticing(self, act: Callable[[], Any]) -> None:
+        try:
+            act()
+        except CudaError as error:
+            self.gpu.noticed(error)
+            raise
+
+    def _open(self) -> None:
+        with ExitStack() as stack:
+            self._order = Event.open()
+            stack.callback(self._order.close)
+            start = int(call("cuMemHostAlloc", _SLOTS * self.slot, 0))
+            stack.callback(call, "cuMemFreeHost", start)
+            slots = []
+            for index in range(_SLOTS):
+                place = start + index * self.slot
+                raw = (ctypes.c_uint8 * self.slot).from_address(place)
+                begun, done = Event.open(timed=True), Event.open(timed=True)
+                slots.append(_Slot(place, np.ctypeslib.as_array(raw), begun, done))
+                stack.callback(slots[-1].close)
+            self._slots = slots
+            self._stack = stack.pop_all()
+
+
+@attrs.define(eq=False)
+class _Moving:
+    """What holds around a transfer: the gate, the lock, the device."""
+
+    transfers: Transfers
+    what: str
+
+    def __enter__(self) -> None:
+        its = self.transfers
+        its.gate.legal(self.what)
+        its.gpu.usable()
+        its.gate.entered(self.what)
+        its._lock.acquire()
+        try:
+            its.gpu.enter()
+        except BaseException:
+            its._lock.release()
+            its.gate.left()
+            raise
+        try:
+            its.entered()
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        its = self.transfers
+        its.gpu.leave()
+        its._lock.release()
+        its.gate.left()

@@ -1,0 +1,112 @@
+"""Runs a generated kernel's text as plain Python, with intrinsics by their definitions."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+
+import ml_dtypes
+import numpy as np
+from tests.core.toys import model
+
+from seamline.claims import collect
+from seamline.constants import Constants
+from seamline.devices import Device
+from seamline.graph import load
+from seamline.kernels import KernelProvider
+from seamline.provider import view_of
+from seamline.tensors import numpy_dtype
+from seamline_cuda.elementwise import generated
+from seamline_cuda.fusion import grouped
+from seamline_cuda.table import TABLE, is_elementwise
+
+f32 = np.float32
+
+
+def _one(function):
+    return lambda x: f32(function(float(x)))
+
+
+_LIBDEVICE = SimpleNamespace(
+    expf=np.exp, logf=np.log, sinf=np.sin, cosf=np.cos, tanhf=np.tanh, fabsf=np.abs,
+    floorf=np.floor, ceilf=np.ceil, rintf=np.rint, expm1f=np.expm1, log1pf=np.log1p,
+    erff=_one(math.erf), fsqrt_rn=np.sqrt,
+)  # fmt: skip
+
+
+def _bits(kind):
+    return lambda x: np.asarray(x).astype(kind).view(np.uint16)[()]
+
+
+def _value(kind):
+    return lambda bits: np.uint16(bits).view(kind).astype(f32)[()]
+
+
+def _towards_zero(a, b):
+    quotient = abs(int(a)) // abs(int(b))
+    return quotient if (a < 0) == (b < 0) else -quotient
+
+
+PLAIN = {
+    "np": np,
+    "cuda": SimpleNamespace(grid=lambda _: 0, gridsize=lambda _: 1),
+    "libdevice": _LIBDEVICE,
+    "half_to_float": _value(np.float16),
+    "float_to_half": _bits(np.float16),
+    "double_to_half": _bits(np.float16),
+    "bfloat_to_float": _value(ml_dtypes.bfloat16),
+    "float_to_bfloat": _bits(ml_dtypes.bfloat16),
+    "product": lambda a, b: f32(a) * f32(b),
+    "product64": lambda a, b: np.float64(a) * np.float64(b),
+    "quotient32": lambda a, b: np.uint32(int(a) // int(b)),
+    "truncated32": _towards_zero,
+    "truncated64": _towards_zero,
+    "least": lambda a, b: a if (a < b or a != a) else b,
+    "greatest": lambda a, b: a if (a > b or a != a) else b,
+}
+
+
+def nodes_of(text, opset=23):
+    """Give a model's nodes as a provider sees them, claimed, and its graph."""
+    provider = KernelProvider(TABLE, device=Device("cuda"))
+    graph = load(model(text, opset))
+    constants = Constants(graph)
+    claims = collect(graph, [provider], constants)
+    nodes = [view_of(n, dict(claims.types), constants.get) for n in graph.nodes]
+    for node in nodes:
+        answer = provider.claim(node)
+        assert hasattr(answer, "variant"), f"{node.op_type}: {answer}"
+    return nodes, graph
+
+
+def groups_of(text):
+    """Give what a model's nodes are joined to."""
+    nodes, graph = nodes_of(text)
+    return grouped(nodes, graph.outputs, is_elementwise)
+
+
+def run(text, feeds, at_once=None):
+    """Run a model of elementwise nodes, group by group; give every value stored."""
+    values = dict(feeds)
+    for group in groups_of(text):
+        made = generated(group, at_once)
+        arrays = []
+        for name in group.loads:
+            arrays.append(_stored(np.ascontiguousarray(values[name])))
+        for name in group.stores:
+            kind = next(k for n in group.nodes for o, k in zip(n.node.outputs, n.outputs, strict=True) if o == name)  # fmt: skip
+            values[name] = np.zeros(kind.sizes, numpy_dtype(kind.dtype))
+            arrays.append(_stored(values[name]))
+        scope = dict(PLAIN)
+        exec(made.kernel.text, scope)
+        with np.errstate(all="ignore"):
+            count, *rest = made.numbers
+            scope[made.kernel.name](*arrays, count, *map(np.uint32, rest))
+    return values
+
+
+def _stored(array):
+    flat = array.reshape(-1)
+    if array.dtype in (np.float16, ml_dtypes.bfloat16):
+        return flat.view(np.uint16)
+    return flat.view(np.uint8) if array.dtype == bool else flat
