@@ -196,7 +196,7 @@ class Graph:
             except ValueError as error:  # numbers that its element type does not have
                 raise ModelError(self.file, f"tensor {name!r}", str(error)) from error
             # What is unpacked is no view of the file: kept while somebody has it.
-            packed = tensor.dtype.bitwidth < 8
+            packed = tensor.dtype != ir.DataType.STRING and tensor.dtype.bitwidth < 8
             kept = self._unpacked if packed else self._arrays
             kept[name] = array
         return array
@@ -205,9 +205,8 @@ class Graph:
         """Let go of the memory of a constant in a file; asked for again, it is read again."""
         tensor = self.constants.get(name)
         if isinstance(tensor, MappedTensor):
-            self._arrays.pop(
-                name, None
-            )  # a copy, where the file's bytes are not aligned
+            # A copy, where the file's bytes are not aligned.
+            self._arrays.pop(name, None)
             tensor.rest()
 
 

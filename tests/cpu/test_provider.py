@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pathlib
 import subprocess
@@ -17,7 +18,7 @@ from onnx import helper
 import seamline_cpu
 from seamline.pipeline import Pipeline
 from seamline.provider import CONTRACT_VERSION, Provider
-from seamline_cpu import plugin
+from seamline_cpu import blas_threads, plugin
 from seamline_cpu.blas_threads import BlasThreads
 from seamline_cpu.instruction_sets import INT8
 from seamline_cpu.kernels.nbits_choice import VARIANTS
@@ -76,8 +77,9 @@ def test_loading_the_plugin_imports_no_compiler():
 
 
 @pytest.fixture
-def limits():
-    """Make limits on BLAS that are closed in the end."""
+def limits(monkeypatch):
+    """Make limits on BLAS that are closed in the end; those of sessions that are open do not count."""
+    monkeypatch.setattr(blas_threads, "_libraries", blas_threads._Libraries())
     made = []
 
     def make(count):
@@ -103,6 +105,16 @@ def test_the_limit_applied_last_holds_and_the_last_to_close_restores(limits):
     three.close()
     assert blas() == {1}
     one.close()
+    assert blas() == before
+
+
+def test_a_limit_that_was_dropped_does_not_hold_any_more(monkeypatch):
+    monkeypatch.setattr(blas_threads, "_libraries", blas_threads._Libraries())
+    before, limit = blas(), BlasThreads(1)
+    limit.apply()
+    assert blas() == {1}
+    del limit
+    gc.collect()
     assert blas() == before
 
 

@@ -27,7 +27,8 @@ class _Libraries:
     """The BLAS libraries of this process, and what they were set to outside of limits."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        # Re-entrant: the collector may drop a limit while another one is put in place.
+        self.lock = threading.RLock()
         self.holders = 0
         self.outside: list[int] = []
         self._found: list[tuple[_Get, _Put]] | None = None
@@ -122,3 +123,8 @@ class BlasThreads:
                     self._found, _libraries.outside, strict=True
                 ):
                     put(number)
+
+    def __del__(self) -> None:
+        """Put it back for a session that was dropped and not closed."""
+        if hasattr(self, "_holds"):
+            self.close()
