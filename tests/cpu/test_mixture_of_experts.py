@@ -5,6 +5,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
+from onnxruntime.capi import onnxruntime_pybind11_state
 from tests.cpu.expert_definition import mixture, routed
 from tests.cpu.movement import give, peer
 from tests.cpu.packed_weights import error, packed_codes
@@ -13,6 +14,11 @@ from seamline_cpu.kernels.nbits_codebooks import CODEBOOKS
 
 R = np.random.default_rng(7)
 CONTRIB = "com.microsoft"
+QMOE = next(
+    set(schema.attributes)
+    for schema in onnxruntime_pybind11_state.get_all_operator_schema()
+    if schema.name == "QMoE"
+)
 F = np.float32
 
 
@@ -97,7 +103,7 @@ class Case:
         return error(self.given(), self.want)
 
 
-EXACT, BYTES = 2e-6, 2e-2
+EXACT, BYTES = 2e-6, 3e-2  # two products in a row, over few terms
 
 
 @pytest.mark.parametrize("bits", [2, 4, 8])
@@ -204,7 +210,9 @@ def test_bits_of_each_layer():
 )
 def test_onnxruntime_agrees(form):
     case = Case(tokens=6, inner=32, **form)
-    (theirs,) = peer("QMoE", case.inputs, opset=21, domain=CONTRIB, **case.attributes)
+    # Versions before 1.32 do not know the attributes that say what is the default.
+    known = {name: value for name, value in case.attributes.items() if name in QMOE}
+    (theirs,) = peer("QMoE", case.inputs, opset=21, domain=CONTRIB, **known)
     assert error(case.given(), theirs) < 2e-3  # its products may go through bytes
 
 
