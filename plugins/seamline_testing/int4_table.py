@@ -14,7 +14,7 @@ EXPLAINED = (
     "Cells: how many products are right of those that are asked for, and the greatest error "
     "of one of them, the root of the mean square, as a share of what sums of such products "
     "come to. Heads: `accuracy_level` and the activations' type. A product is right within "
-    "half as much again as the error of the arithmetic that its level allows; each case is "
+    "1.5 of the error of the arithmetic that its level allows; each case is "
     "made so that the next coarser arithmetic fails. A level is a minimum, so finer is right."
 )
 _SHORT = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
