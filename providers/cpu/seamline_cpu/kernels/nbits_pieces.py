@@ -63,7 +63,7 @@ def unpacker(variant: str, form: Form, pitch: int) -> Any:
 
 
 def emit_unpacking(v: Vectors, form: Form, pitch: int, args: Any) -> None:
-    """Emit what unpacks; see :func:`_unpacker`."""
+    """Emit what unpacks; see :func:`unpacker`."""
     w, record, after, blocks, steps, out = args
     b, weights, each = v.builder, Weights(v, form), 32 // form.bits
     lanes = [lane for _, lane in parts_of(v, 1)]
