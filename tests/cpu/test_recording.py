@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pathlib
 import subprocess
@@ -121,11 +122,14 @@ def test_a_failing_kernel_between_two_lists_is_named():
 def calls_of(pipeline, feeds):
     """Count the calls that Python sees in a run, compiled ones included."""
     seen = []
+    gc.collect()
+    gc.disable()  # what earlier tests left would be finalized in between, and counted
     sys.setprofile(lambda frame, event, arg: seen.append(event))
     try:
         pipeline.run(feeds)
     finally:
         sys.setprofile(None)
+        gc.enable()
     return len(seen)
 
 

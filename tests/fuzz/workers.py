@@ -134,4 +134,10 @@ def _death(code: int, root: Path) -> Finding:
     # A hang is cut wherever it is; the outer frames say more of it than the inner ones.
     own = [frame for frame in frames if not frame.startswith(("workers", "judging"))]
     chosen = own[-4:][::-1] if what == "hang" else own[:3][::-1]
-    return Finding(f"{what} {' > '.join(chosen)}", said[-6000:])
+    return Finding(f"{what} {' > '.join(chosen)}", _around_the_frames(said))
+
+
+def _around_the_frames(said: str) -> str:
+    """What was said before the innermost frame, and the frames: they come first to last."""
+    at = max(said.find("  File "), 0)
+    return said[max(at - 2000, 0) : at + 6000]

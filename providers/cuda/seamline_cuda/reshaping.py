@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from seamline.kernel import Call
+from seamline.kernel_table import KernelTable
 from seamline.tensors import ANY
 from seamline_cuda.works import CopyWork, Work
 
-__all__ = ["DTYPES", "RESHAPING", "same_bytes"]
+__all__ = ["DTYPES", "RESHAPING", "add_to", "same_bytes"]
 
 DTYPES = tuple(name for name in ANY if name != "string")
 
@@ -32,3 +33,18 @@ def same_bytes(call: Call) -> Sequence[Work]:
     if source.address == target.address or not target.nbytes:
         return []
     return [CopyWork(target.address, source.address, target.nbytes)]
+
+
+def add_to(table: KernelTable) -> None:
+    """Add the operators of this family."""
+    for op_type, versions in RESHAPING.items():
+        for since, on_host in versions:
+            table.kernel(
+                op_type,
+                since=since,
+                dtypes=DTYPES,
+                host_inputs=on_host,
+                views=((0, 0),),
+                because="the result is its input's bytes",
+                not_capturable=None,
+            )(same_bytes)

@@ -12,12 +12,13 @@ import math
 from collections.abc import Sequence
 
 from seamline.kernel import Call
+from seamline.kernel_table import KernelTable
 from seamline.provider import NodeView
 from seamline.tensors import BOOL, FLOATS, FLOATS_8, INTEGERS, TensorType, numpy_dtype
 from seamline_cuda.device_kernel import DeviceKernel
 from seamline_cuda.works import Complaint, CopyWork, KernelWork, Work
 
-__all__ = ["DTYPES", "tensor_scatter", "unfit"]
+__all__ = ["DTYPES", "add_to", "tensor_scatter", "unfit"]
 
 DTYPES = (*FLOATS, *INTEGERS, *BOOL, *FLOATS_8)
 _STORED = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}
@@ -87,3 +88,16 @@ def tensor_scatter(call: Call) -> Sequence[Work]:
         int(call.attr("mode", "linear") == "circular"),
     )
     return [*work, KernelWork(kernel, arguments, total)] if total else work
+
+
+def add_to(table: KernelTable) -> None:
+    """Add TensorScatter."""
+    table.kernel(
+        "TensorScatter",
+        dtypes={0: DTYPES, 2: ("int64",)},
+        when=unfit,
+        aliases=((0, 0),),
+        variant="positions",
+        because="positions are read on the device, so one recording serves every step",
+        not_capturable=None,
+    )(tensor_scatter)

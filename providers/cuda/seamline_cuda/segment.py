@@ -20,7 +20,6 @@ from seamline.errors import BuildError, KernelError, RecordingError, ResidencyEr
 from seamline.kernel import Call
 from seamline.kernels import KernelSegment
 from seamline.provider import Array, NodeView, Recording, View
-from seamline_cuda.device_kernel import DeviceKernel
 from seamline_cuda.elementwise import Group, generated
 from seamline_cuda.errors import CudaError
 from seamline_cuda.fusion import grouped, single, trampled
@@ -29,7 +28,7 @@ from seamline_cuda.loading import Copy, Launch, Loader
 from seamline_cuda.memory import CudaMemory, CudaView
 from seamline_cuda.recording import CudaRecording
 from seamline_cuda.table import is_elementwise
-from seamline_cuda.works import Complaint, CopyWork, Work
+from seamline_cuda.works import Complaint, CopyWork, KernelWork, Work
 
 __all__ = ["CudaSegment"]
 
@@ -37,7 +36,6 @@ Launched: TypeAlias = (
     Launch | Copy
 )  #: what a run submits, each a call without arguments
 
-_THREADS = 256
 _BLOCKS = 16  #: for each multiprocessor, enough to keep its loads in flight
 
 
@@ -97,7 +95,10 @@ class CudaSegment(KernelSegment):
                 if isinstance(step, Group):
                     steps += self._launches(step)
                 else:
-                    steps += self._worked(step)
+                    scratch = workspaces.get(step.name)
+                    steps += self._worked(
+                        step, checked(scratch) if scratch is not None else None
+                    )
             except CudaError as error:
                 raise self._failed(BuildError, first, error) from error
         self._steps = steps
@@ -121,9 +122,12 @@ class CudaSegment(KernelSegment):
                 yield from self._launches(alone)
             return
         arguments = [places[name][0] for name in (*group.loads, *group.stores)]
-        yield first, self._launch(made.kernel, [*arguments, *made.numbers], made.count)
+        work = KernelWork(made.kernel, (*arguments, *made.numbers), made.count)
+        yield first, self._launch(work, work.arguments)
 
-    def _worked(self, node: NodeView) -> Iterator[tuple[NodeView, Launched]]:
+    def _worked(
+        self, node: NodeView, workspace: View
+    ) -> Iterator[tuple[NodeView, Launched]]:
         """Make launches of what a node's kernel gives for its places."""
         kernel = self.kernels[self.spec.nodes.index(node)]
         inputs = tuple(
@@ -133,7 +137,7 @@ class CudaSegment(KernelSegment):
             for i, name in enumerate(node.node.inputs)
         )
         outputs = tuple(self.bound[n] if n else None for n in node.node.outputs)
-        call = Call(node, inputs, outputs, self.context, self.options)
+        call = Call(node, inputs, outputs, self.context, self.options, workspace)
         for work in kernel.function(call):
             yield node, self._launch_of(node, work)
 
@@ -146,7 +150,7 @@ class CudaSegment(KernelSegment):
             self._word(node, given) if isinstance(given, Complaint) else given
             for given in work.arguments
         ]
-        return self._launch(work.kernel, arguments, work.count)
+        return self._launch(work, arguments)
 
     def _word(self, node: NodeView, complaint: Complaint) -> int:
         why = f"{node.node.qualified_op}: {complaint.why}"
@@ -156,12 +160,12 @@ class CudaSegment(KernelSegment):
         self._words.append(self.memory.complaints.take(error))
         return self._words[-1]
 
-    def _launch(
-        self, kernel: DeviceKernel, arguments: Sequence[int], count: int
-    ) -> Launch:
+    def _launch(self, work: KernelWork, arguments: Sequence[Any]) -> Launch:
         most = self.memory.gpu.multiprocessors * _BLOCKS
-        blocks = min(-(-count // _THREADS), most)
-        return self.loader.launch(kernel, arguments, blocks=blocks, threads=_THREADS)
+        blocks = work.blocks or min(-(-work.count // work.threads), most)
+        return self.loader.launch(
+            work.kernel, arguments, blocks=blocks, threads=work.threads
+        )
 
     # -- running -------------------------------------------------------------------------
 

@@ -14,12 +14,10 @@ from seamline.kernel import Call
 from seamline.kernel_table import KernelTable
 from seamline.provider import NodeView
 from seamline.tensors import TensorType
+from seamline_cuda import reshaping, scattering
 from seamline_cuda.elements import ELEMENTS
 from seamline_cuda.elementwise import LIMIT
 from seamline_cuda.formulas import FORMULAS, Formula
-from seamline_cuda.reshaping import DTYPES, RESHAPING, same_bytes
-from seamline_cuda.scattering import DTYPES as DTYPES_SCATTERED
-from seamline_cuda.scattering import tensor_scatter, unfit
 
 __all__ = ["TABLE", "is_elementwise"]
 
@@ -72,24 +70,6 @@ for _op, _formula in FORMULAS.items():
         not_capturable=None,
     )(_described)
 
-for _op, _versions in RESHAPING.items():
-    for _since, _on_host in _versions:
-        TABLE.kernel(
-            _op,
-            since=_since,
-            dtypes=DTYPES,
-            host_inputs=_on_host,
-            views=((0, 0),),
-            because="the result is its input's bytes",
-            not_capturable=None,
-        )(same_bytes)
-
-TABLE.kernel(
-    "TensorScatter",
-    dtypes={0: DTYPES_SCATTERED, 2: ("int64",)},
-    when=unfit,
-    aliases=((0, 0),),
-    variant="positions",
-    because="positions are read on the device, so one recording serves every step",
-    not_capturable=None,
-)(tensor_scatter)
+# Families of operators; each module adds its own kernels.
+for _add in (reshaping.add_to, scattering.add_to):
+    _add(TABLE)

@@ -42,11 +42,18 @@ class KernelWork:
         One for each parameter: a number, an address, or a :class:`Complaint`.
     count
         Threads that have something to do; the kernel takes as many as there are.
+    threads
+        Of a block.
+    blocks
+        Of the grid, where the kernel counts in blocks, such as one for each row; None for
+        as many as ``count`` asks for and the device keeps busy.
     """
 
     kernel: DeviceKernel
-    arguments: tuple[int | Complaint, ...]
+    arguments: tuple[float | Complaint, ...]
     count: int
+    threads: int = 256
+    blocks: int | None = None
 
 
 @attrs.frozen
