@@ -73,11 +73,13 @@ def _error(name: str, status: int) -> BlasError:
 
 def constant(kind: str, name: str) -> int:
     """Give a member of one of the library's enumerations."""
-    if kind in ("ComputeType", "CudaDataType"):
-        import nvmath
-
-        return int(getattr(getattr(nvmath, kind), name))
-    return int(getattr(getattr(_library(), kind), name))
+    if kind == "CudaDataType":
+        from nvmath import CudaDataType as found
+    elif kind == "ComputeType":  # nvmath's own has other numbers
+        from nvmath.bindings.cublas import ComputeType as found
+    else:
+        found = getattr(_library(), kind)
+    return int(found[name])
 
 
 def record_of_heuristic() -> Any:
