@@ -73,13 +73,11 @@ def _error(name: str, status: int) -> BlasError:
 
 def constant(kind: str, name: str) -> int:
     """Give a member of one of the library's enumerations."""
-    if kind == "CudaDataType":
-        from nvmath import CudaDataType as found
-    elif kind == "ComputeType":  # nvmath's own has other numbers
-        from nvmath.bindings.cublas import ComputeType as found
-    else:
-        found = getattr(_library(), kind)
-    return int(found[name])
+    from nvmath import CudaDataType
+    from nvmath.bindings.cublas import ComputeType  # nvmath's own has other numbers
+
+    others = {"CudaDataType": CudaDataType, "ComputeType": ComputeType}
+    return int((others.get(kind) or getattr(_library(), kind))[name])
 
 
 def record_of_heuristic() -> Any:

@@ -17,7 +17,7 @@ import attrs
 import ml_dtypes
 import numpy as np
 from nvmath import CudaDataType
-from nvmath.bindings import cublasLt as real
+from nvmath.bindings import cublasLt
 from nvmath.bindings.cublas import ComputeType, Status
 
 TYPES = {
@@ -34,6 +34,7 @@ SUPPORTED = {
     (int(ComputeType.COMPUTE_64F), _64F): {(_64F, _64F)},
 }  # fmt: skip
 _TRANSPOSED = 1
+_COUNTED = ("create", "destroy", "matmul")
 _WORKSPACE = 4096  # bytes that every algorithm asks for here
 _BIAS_ALIGNED = 16
 
@@ -74,18 +75,20 @@ class EmulatedLt:
         Takes a stream's handle and a function that does its work.
     """
 
-    cuBLASLtError = StatusError
-    matmul_heuristic_result_dtype = real.matmul_heuristic_result_dtype
-    Epilogue = real.Epilogue
-    MatmulDescAttribute = real.MatmulDescAttribute
-    MatrixLayoutAttribute = real.MatrixLayoutAttribute
-    MatmulPreferenceAttribute = real.MatmulPreferenceAttribute
-    get_matmul_desc_attribute_dtype = staticmethod(real.get_matmul_desc_attribute_dtype)
+    cuBLASLtError = StatusError  # noqa: N815 - the bindings' name
+    matmul_heuristic_result_dtype = cublasLt.matmul_heuristic_result_dtype
+    Epilogue = cublasLt.Epilogue
+    MatmulDescAttribute = cublasLt.MatmulDescAttribute
+    MatrixLayoutAttribute = cublasLt.MatrixLayoutAttribute
+    MatmulPreferenceAttribute = cublasLt.MatmulPreferenceAttribute
+    get_matmul_desc_attribute_dtype = staticmethod(
+        cublasLt.get_matmul_desc_attribute_dtype
+    )
     get_matrix_layout_attribute_dtype = staticmethod(
-        real.get_matrix_layout_attribute_dtype
+        cublasLt.get_matrix_layout_attribute_dtype
     )
     get_matmul_preference_attribute_dtype = staticmethod(
-        real.get_matmul_preference_attribute_dtype
+        cublasLt.get_matmul_preference_attribute_dtype
     )
 
     def __init__(self, memory, submit):
@@ -97,9 +100,9 @@ class EmulatedLt:
 
     def __getattribute__(self, name):
         found = object.__getattribute__(self, name)
-        if name.startswith(("matmul", "matrix")) or name in ("create", "destroy"):
-            if callable(found):
-                object.__getattribute__(self, "_note")(name)
+        counted = name.startswith(("matmul_", "matrix_")) or name in _COUNTED
+        if counted and callable(found):
+            object.__getattribute__(self, "_note")(name)
         return found
 
     def _note(self, name):
@@ -144,19 +147,19 @@ class EmulatedLt:
         return self._made({})
 
     def matmul_desc_set_attribute(self, handle, which, address, nbytes):
-        name = real.MatmulDescAttribute(which).name
-        kind = real.get_matmul_desc_attribute_dtype(which)
+        name = cublasLt.MatmulDescAttribute(which).name
+        kind = cublasLt.get_matmul_desc_attribute_dtype(which)
         self.open[handle][name] = _read(address, kind, nbytes)
 
     def matmul_preference_set_attribute(self, handle, which, address, nbytes):
-        name = real.MatmulPreferenceAttribute(which).name
-        kind = real.get_matmul_preference_attribute_dtype(which)
+        name = cublasLt.MatmulPreferenceAttribute(which).name
+        kind = cublasLt.get_matmul_preference_attribute_dtype(which)
         self.open[handle][name] = _read(address, kind, nbytes)
 
     def matrix_layout_set_attribute(self, handle, which, address, nbytes):
         names = {"BATCH_COUNT": "batch", "STRIDED_BATCH_OFFSET": "stride"}
-        name = names[real.MatrixLayoutAttribute(which).name]
-        kind = real.get_matrix_layout_attribute_dtype(which)
+        name = names[cublasLt.MatrixLayoutAttribute(which).name]
+        kind = cublasLt.get_matrix_layout_attribute_dtype(which)
         setattr(self.open[handle], name, _read(address, kind, nbytes))
 
     # -- products ------------------------------------------------------------------------
@@ -218,7 +221,7 @@ class EmulatedLt:
 
     def _multiplied(self, product, layouts, addresses, alpha, beta):
         wide = np.float64 if product["SCALE_TYPE"] == _64F else np.float32
-        a, b, c, d = (
+        a, b, c, _ = (
             self._matrices(x, address, wide)
             for x, address in zip(layouts, addresses, strict=True)
         )
@@ -234,7 +237,9 @@ class EmulatedLt:
             self._store(layouts[3], addresses[3], made)
 
     def _finished(self, product, layout, made, wide):
-        after = real.Epilogue(product.get("EPILOGUE", real.Epilogue.DEFAULT)).name
+        after = cublasLt.Epilogue(
+            product.get("EPILOGUE", cublasLt.Epilogue.DEFAULT)
+        ).name
         if "BIAS" in after:
             address, kind = product["BIAS_POINTER"], product["BIAS_DATA_TYPE"]
             assert address % _BIAS_ALIGNED == 0, "kernels load the bias by 16 bytes"
