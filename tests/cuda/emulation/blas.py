@@ -19,6 +19,8 @@ import numpy as np
 from nvmath import CudaDataType
 from nvmath.bindings import cublasLt
 from nvmath.bindings.cublas import ComputeType, Status
+from tests.cuda.emulation.results import RefusedError
+from tests.cuda.emulation.timeline import Work
 
 TYPES = {
     int(CudaDataType.CUDA_R_32F): np.float32,
@@ -65,14 +67,12 @@ class Layout:
 
 class EmulatedLt:
     """
-    The library over a memory and streams.
+    The library on an emulated machine.
 
     Parameters
     ----------
-    memory
-        Answers ``stretch(address)``: start, end and distance to the host's address.
-    submit
-        Takes a stream's handle and a function that does its work.
+    state
+        The machine's, see :class:`~tests.cuda.emulation.state.State`.
     """
 
     cuBLASLtError = StatusError  # noqa: N815 - the bindings' name
@@ -91,8 +91,8 @@ class EmulatedLt:
         cublasLt.get_matmul_preference_attribute_dtype
     )
 
-    def __init__(self, memory, submit):
-        self.memory, self.submit = memory, submit
+    def __init__(self, state):
+        self.state = state
         self.open = {}  # descriptors and handles that were not given back
         self.calls = []
         self.fail_at = None  # name of a call that is refused, and the status
@@ -110,6 +110,17 @@ class EmulatedLt:
         if self.fail_at and self.fail_at[0] == name:
             status, self.fail_at = self.fail_at[1], None
             raise StatusError(status)
+        if name in _COUNTED:
+            try:
+                self.state.enter(f"cublasLt {name}", unsafe=name != "matmul")
+            except RefusedError as error:
+                raise StatusError(Status.EXECUTION_FAILED) from error
+
+    def left(self):
+        """Count what was opened and not closed."""
+        return (
+            {"descriptors and handles of cuBLASLt": len(self.open)} if self.open else {}
+        )
 
     # -- handles and descriptors ---------------------------------------------------------
 
@@ -214,10 +225,12 @@ class EmulatedLt:
         kind = TYPES[described["SCALE_TYPE"]]
         scales = [_read(x, kind, np.dtype(kind).itemsize) for x in (alpha, beta)]
         described = dict(described)
-        self.submit(
-            stream,
-            lambda: self._multiplied(described, layouts, (a, b, c, d), *scales),
-        )
+
+        def act():
+            self.state.host(workspace, workspace_nbytes, "the workspace of a product")
+            self._multiplied(described, layouts, (a, b, c, d), *scales)
+
+        self.state.of("stream", stream).submit(Work("product", act))
 
     def _multiplied(self, product, layouts, addresses, alpha, beta):
         wide = np.float64 if product["SCALE_TYPE"] == _64F else np.float32
@@ -270,10 +283,8 @@ class EmulatedLt:
 
     def _flat(self, kind, address, count):
         nbytes = count * np.dtype(kind).itemsize
-        found = self.memory.stretch(address)
-        assert found is not None, f"{address:#x} is not mapped"
-        assert address + nbytes <= found[1], f"{address:#x} is mapped to {found[1]:#x}"
-        raw = (ctypes.c_uint8 * nbytes).from_address(address + found[2])
+        there = self.state.host(address, nbytes, "a matrix of a product")
+        raw = (ctypes.c_uint8 * nbytes).from_address(there)
         return np.frombuffer(raw, np.uint8).view(kind)
 
 
