@@ -18,8 +18,9 @@ from seamline_cuda import reshaping, scattering
 from seamline_cuda.elements import ELEMENTS
 from seamline_cuda.elementwise import LIMIT
 from seamline_cuda.formulas import FORMULAS, Formula
+from seamline_cuda.works import LIBRARY
 
-__all__ = ["TABLE", "is_elementwise"]
+__all__ = ["LIBRARY", "TABLE", "is_elementwise"]
 
 TABLE = KernelTable("cuda", variant="generated")
 _OPERANDS = 12  #: of Max, Min and Sum
