@@ -14,7 +14,7 @@ from seamline.kernel import Call
 from seamline.kernel_table import KernelTable
 from seamline.provider import NodeView
 from seamline.tensors import TensorType
-from seamline_cuda import cutting, reshaping, scattering, spreading
+from seamline_cuda import cutting, reductions, reshaping, scattering, softmax, spreading
 from seamline_cuda.elements import ELEMENTS
 from seamline_cuda.elementwise import LIMIT
 from seamline_cuda.formulas import FORMULAS, Formula
@@ -77,5 +77,7 @@ for _add in (
     scattering.add_to,
     cutting.add_to,
     spreading.add_to,
+    reductions.add_to,
+    softmax.add_to,
 ):
     _add(TABLE)
