@@ -272,7 +272,11 @@ class CudaSegment(KernelSegment):
                 raise
             except Exception as error:
                 self._refuse(capture.node, f"its launch failed: {error}", error)
-            made[0].upload(memory.gpu.compute)
+            try:
+                made[0].upload(memory.gpu.compute)
+            except CudaError:
+                made[0].close()
+                raise
             return CudaRecording(self, made[0], self.binding)
 
     def _refuse(self, node: str, why: str, cause: Exception) -> NoReturn:
