@@ -9,10 +9,11 @@ the part's methods; what has not is passed on as it is, to be refused like any o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import attrs
 
+from seamline.device_tensor import DeviceTensor, taking
 from seamline.provider import (
     Array,
     Buffer,
@@ -151,6 +152,16 @@ class _WatchedMemory:
 
     def read(self, source: View, target: Array) -> None:
         self.watch.call("read()", self.inner.read, source, target)
+
+    @property
+    def takes_tensors(self) -> bool:
+        return taking(self.inner) is not None
+
+    def take(self, target: View, source: DeviceTensor) -> None:
+        self.watch.call("take()", cast("Any", self.inner).take, target, source)
+
+    def fetch(self, source: DeviceTensor, target: Array) -> None:
+        self.watch.call("fetch()", cast("Any", self.inner).fetch, source, target)
 
     def synchronize(self) -> None:
         self.watch.call("synchronize()", self.inner.synchronize)

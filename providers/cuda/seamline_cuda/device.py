@@ -187,6 +187,14 @@ class Gpu:
             call("cuStreamWaitEvent", stream, event.handle, 0)
             event.close()  # the driver keeps it until it was reached
 
+    def wait_for(self, stream: int) -> None:
+        """Let kernels that are submitted from now on wait for a stream of somebody else's."""
+        with self.here():
+            event = Event.open()
+            call("cuEventRecord", event.handle, stream)
+            self.compute.wait_for(event)
+            event.close()
+
     def noticed(self, error: CudaError) -> None:
         """Remember an error after which the device cannot be used."""
         if error.is_lost and not self.lost:

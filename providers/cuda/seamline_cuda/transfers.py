@@ -241,11 +241,11 @@ class Transfers:
             for index in range(_SLOTS):
                 place = start + index * self.slot
                 raw = (ctypes.c_uint8 * self.slot).from_address(place)
-                pair = [Event.open(timed=True)]
-                stack.callback(pair[0].close)
-                pair.append(Event.open(timed=True))
-                stack.callback(pair[1].close)
-                slots.append(_Slot(place, np.ctypeslib.as_array(raw), *pair))
+                begun = Event.open(timed=True)
+                stack.callback(begun.close)
+                done = Event.open(timed=True)
+                stack.callback(done.close)
+                slots.append(_Slot(place, np.ctypeslib.as_array(raw), begun, done))
             self._slots = slots
             self._stack = stack.pop_all()
 
