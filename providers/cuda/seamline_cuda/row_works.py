@@ -60,9 +60,9 @@ def row_work(
     kernels = text.kernels()
     if team.parts == 1:
         return [_launched(team, kernels[0], given, folds.rows)]
-    assert call.workspace is not None
-    size = folds.rows * team.parts * _WORD
-    left = [call.workspace.address + i * size for i in range(len(program.states))]
+    size, space = folds.rows * team.parts * _WORD, call.workspace
+    start = space.address if space is not None else 0  # nothing is left without passes
+    left = [start + i * size for i in range(len(program.states))]
     given = (*given, team.parts, team.part, *left)
     works = [_launched(team, kernel, given, folds.rows) for kernel in kernels]
     if not program.write:  # results alone: a few threads a row take in its parts

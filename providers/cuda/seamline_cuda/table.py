@@ -14,7 +14,14 @@ from seamline.kernel import Call
 from seamline.kernel_table import KernelTable
 from seamline.provider import NodeView
 from seamline.tensors import TensorType
-from seamline_cuda import reductions, reshaping, scattering, softmax
+from seamline_cuda import (
+    normalizing,
+    normalizing_channels,
+    reductions,
+    reshaping,
+    scattering,
+    softmax,
+)
 from seamline_cuda.elements import ELEMENTS
 from seamline_cuda.elementwise import LIMIT
 from seamline_cuda.formulas import FORMULAS, Formula
@@ -76,5 +83,7 @@ for _add in (
     scattering.add_to,
     reductions.add_to,
     softmax.add_to,
+    normalizing.add_to,
+    normalizing_channels.add_to,
 ):
     _add(TABLE)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from seamline.contrib_types import skip_normalization
 from seamline.provider import NodeView
 from seamline.tensors import Dim, TensorType, ValueType
 from seamline_cpu.table import TABLE
@@ -149,16 +150,8 @@ def attention(node: NodeView) -> list[ValueType | None]:
     )
 
 
-@TABLE.infer("SkipLayerNormalization", domain=CONTRIB)
-@TABLE.infer("SkipSimplifiedLayerNormalization", domain=CONTRIB)
-def skip_layer_normalization(node: NodeView) -> list[ValueType | None]:
-    """Give the input's type for the result and the sum, one statistic for each row."""
-    x = node.tensor(0)
-    if x is None:
-        return []
-    rows = (*x.shape[:-1], 1) if x.shape else None
-    statistic = TensorType("float32", rows)
-    return _asked(node, [x, statistic, statistic, x])
+for _op in ("SkipLayerNormalization", "SkipSimplifiedLayerNormalization"):
+    TABLE.infer(_op, domain=CONTRIB)(skip_normalization)
 
 
 @TABLE.infer("DynamicQuantizeLSTM", domain=CONTRIB)
