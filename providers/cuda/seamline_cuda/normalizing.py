@@ -13,7 +13,6 @@ element type, which is also what is normalized.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import attrs
@@ -68,7 +67,15 @@ FORMS = {
     ("", "SimplifiedLayerNormalization"): Form(False, inverse=1),
     (CONTRIB, "SimplifiedLayerNormalization"): Form(False, inverse=1),
     (CONTRIB, "SkipLayerNormalization"): Form(
-        True, scale=2, shift=3, skip=1, bias=4, mean=1, inverse=2, total=3, epsilon=1e-12
+        True,
+        scale=2,
+        shift=3,
+        skip=1,
+        bias=4,
+        mean=1,
+        inverse=2,
+        total=3,
+        epsilon=1e-12,
     ),
     (CONTRIB, "SkipSimplifiedLayerNormalization"): Form(
         False, scale=2, skip=1, bias=3, inverse=2, total=3, epsilon=1e-12
@@ -89,7 +96,9 @@ def layer_folds(wide: Wide, value: str = "x{u}") -> tuple[Fold, ...]:
 def rms_folds(wide: Wide, value: str = "x{u}") -> tuple[Fold, ...]:
     """Give the pass that makes ``inverse``, for a parameter ``epsilon``."""
     count = f"np.{wide.kind}(n)"
-    return (summed("squares", wide.kind, f"{value} * {value}", (_inverse(wide, count),)),)
+    return (
+        summed("squares", wide.kind, f"{value} * {value}", (_inverse(wide, count),)),
+    )
 
 
 def _inverse(wide: Wide, count: str) -> str:
@@ -119,7 +128,9 @@ class _Writer:
         self.added(name, wide.pointer, view.address)
         return wide
 
-    def spread(self, name: str, view: View, shape: Sequence[int], index: str) -> list[str]:
+    def spread(
+        self, name: str, view: View, shape: Sequence[int], index: str
+    ) -> list[str]:
         """
         Give the lines that load, as ``name``, what broadcasts to a shape, by an index over it.
         """
@@ -137,14 +148,18 @@ class _Writer:
         return [*lines, f"{name}{{u}} = {wide.load(f'p_{name}[{where}]')}"]
 
 
-def _program(form: Form, call: Call, folds: Folds, axis: int) -> tuple[RowProgram, list[float]]:
+def _program(
+    form: Form, call: Call, folds: Folds, axis: int
+) -> tuple[RowProgram, list[float]]:
     """Write a node's program, and give the values of its parameters."""
     node, x, y = call.view, call.inputs[0], call.outputs[0]
     wide = wide_of(x.kind.dtype)
     made = _Writer(wide)
     made.place("x", x)
     out = made.place("y", y)
-    made.added("epsilon", wide.kind, float(node.attributes.get("epsilon", form.epsilon)))
+    made.added(
+        "epsilon", wide.kind, float(node.attributes.get("epsilon", form.epsilon))
+    )
     load = [f"x{{u}} = {wide.load('x[at{u}]')}", *_sum(form, call, made)]
     value = "(x{u} - mean) * inverse" if form.centred else "x{u} * inverse"
     write = []
@@ -172,7 +187,9 @@ def _program(form: Form, call: Call, folds: Folds, axis: int) -> tuple[RowProgra
     return program, made.values
 
 
-def _under(shape: Sequence[int], own: Sequence[int], axis: int) -> tuple[Sequence[int], str]:
+def _under(
+    shape: Sequence[int], own: Sequence[int], axis: int
+) -> tuple[Sequence[int], str]:
     """Give the shape that a scale broadcasts to, and the index over it."""
     inside = tuple(shape[axis:])
     return (inside, "j{u}") if len(own) <= len(inside) else (tuple(shape), "at{u}")

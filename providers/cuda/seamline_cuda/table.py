@@ -15,18 +15,21 @@ from seamline.kernel_table import KernelTable
 from seamline.provider import NodeView
 from seamline.tensors import TensorType
 from seamline_cuda import (
+    cutting,
     normalizing,
     normalizing_channels,
     reductions,
     reshaping,
     scattering,
     softmax,
+    spreading,
 )
 from seamline_cuda.elements import ELEMENTS
 from seamline_cuda.elementwise import LIMIT
 from seamline_cuda.formulas import FORMULAS, Formula
+from seamline_cuda.works import LIBRARY
 
-__all__ = ["TABLE", "is_elementwise"]
+__all__ = ["LIBRARY", "TABLE", "is_elementwise"]
 
 TABLE = KernelTable("cuda", variant="generated")
 _OPERANDS = 12  #: of Max, Min and Sum
@@ -81,6 +84,8 @@ for _op, _formula in FORMULAS.items():
 for _add in (
     reshaping.add_to,
     scattering.add_to,
+    cutting.add_to,
+    spreading.add_to,
     reductions.add_to,
     softmax.add_to,
     normalizing.add_to,
