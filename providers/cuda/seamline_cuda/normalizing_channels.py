@@ -16,7 +16,7 @@ from seamline.kernel_table import KernelTable
 from seamline.provider import NodeView
 from seamline_cuda.accumulating import Wide, wide_of
 from seamline_cuda.claiming import rows_fit, sizes_of
-from seamline_cuda.folds import Folds, axes_of
+from seamline_cuda.folds import Folds, axes_within
 from seamline_cuda.normalizing import layer_folds
 from seamline_cuda.row_programs import RowProgram, summed
 from seamline_cuda.row_works import row_work, workspace_of
@@ -172,8 +172,8 @@ def _by_batch(call: Call) -> Sequence[Work]:
 
 def _norm_axes(node: NodeView, rank: int) -> tuple[int, ...] | None:
     if node.op_type == "LpNormalization":
-        return axes_of((int(node.attributes.get("axis", -1)),), rank)
-    return axes_of(tuple(node.attributes.get("axes", (0, 2, 3))), rank)
+        return axes_within((int(node.attributes.get("axis", -1)),), rank)
+    return axes_within(tuple(node.attributes.get("axes", (0, 2, 3))), rank)
 
 
 def _norm_folds(node: NodeView) -> Folds | None:

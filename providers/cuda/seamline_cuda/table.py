@@ -15,9 +15,11 @@ from seamline.kernel_table import KernelTable
 from seamline.provider import NodeView
 from seamline.tensors import TensorType
 from seamline_cuda import (
+    cumulating,
     cutting,
     normalizing,
     normalizing_channels,
+    pooling,
     reductions,
     reshaping,
     scattering,
@@ -90,5 +92,7 @@ for _add in (
     softmax.add_to,
     normalizing.add_to,
     normalizing_channels.add_to,
+    pooling.add_to,
+    cumulating.add_to,
 ):
     _add(TABLE)
