@@ -14,7 +14,18 @@ from seamline.kernel import Call
 from seamline.kernel_table import KernelTable
 from seamline.provider import NodeView
 from seamline.tensors import TensorType, ValueType
-from seamline_cuda import cutting, reductions, reshaping, scattering, softmax, spreading
+from seamline_cuda import (
+    cumulating,
+    cutting,
+    normalizing,
+    normalizing_channels,
+    pooling,
+    reductions,
+    reshaping,
+    scattering,
+    softmax,
+    spreading,
+)
 from seamline_cuda.elements import ELEMENTS
 from seamline_cuda.elementwise import LIMIT
 from seamline_cuda.formulas import FORMULAS, Formula, formula_of
@@ -87,5 +98,9 @@ for _add in (
     spreading.add_to,
     reductions.add_to,
     softmax.add_to,
+    normalizing.add_to,
+    normalizing_channels.add_to,
+    pooling.add_to,
+    cumulating.add_to,
 ):
     _add(TABLE)
