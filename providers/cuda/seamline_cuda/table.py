@@ -14,7 +14,13 @@ from seamline.kernel import Call
 from seamline.kernel_table import KernelTable
 from seamline.provider import NodeView
 from seamline.tensors import TensorType
-from seamline_cuda import matmul, reshaping, scattering
+from seamline_cuda import (
+    convolution,
+    convolution_transposed,
+    matmul,
+    reshaping,
+    scattering,
+)
 from seamline_cuda.elements import ELEMENTS
 from seamline_cuda.elementwise import LIMIT
 from seamline_cuda.formulas import FORMULAS, Formula
@@ -72,5 +78,11 @@ for _op, _formula in FORMULAS.items():
     )(_described)
 
 # Families of operators; each module adds its own kernels.
-for _add in (matmul.add_to, reshaping.add_to, scattering.add_to):
-    _add(TABLE)
+for _family in (
+    convolution,
+    convolution_transposed,
+    matmul,
+    reshaping,
+    scattering,
+):
+    _family.add_to(TABLE)
