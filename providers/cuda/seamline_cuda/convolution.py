@@ -25,7 +25,7 @@ from seamline.windows import Window, transposed_window_of, window_of
 from seamline.windows_fitting import unfit_convolution, unfit_transposed
 from seamline_cuda.columns import gathered
 from seamline_cuda.direct_convolution import direct
-from seamline_cuda.spreading import spread
+from seamline_cuda.addends import spread
 from seamline_cuda.works import LIBRARY, Matrix, ProductWork, Work
 
 __all__ = ["SLAB", "Convolved", "add_to", "addresses", "convolved", "unfit"]

@@ -17,9 +17,13 @@ from seamline.tensors import TensorType
 from seamline_cuda import (
     convolution,
     convolution_transposed,
+    cutting,
     matmul,
+    reductions,
     reshaping,
     scattering,
+    softmax,
+    spreading,
 )
 from seamline_cuda.elements import ELEMENTS
 from seamline_cuda.elementwise import LIMIT
@@ -78,11 +82,15 @@ for _op, _formula in FORMULAS.items():
     )(_described)
 
 # Families of operators; each module adds its own kernels.
-for _family in (
-    convolution,
-    convolution_transposed,
-    matmul,
-    reshaping,
-    scattering,
+for _add in (
+    reshaping.add_to,
+    scattering.add_to,
+    cutting.add_to,
+    spreading.add_to,
+    reductions.add_to,
+    softmax.add_to,
+    matmul.add_to,
+    convolution.add_to,
+    convolution_transposed.add_to,
 ):
-    _family.add_to(TABLE)
+    _add(TABLE)
