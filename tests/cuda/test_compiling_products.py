@@ -10,10 +10,10 @@ from tests.cuda.test_compiling import ARCHITECTURES, own_cache
 
 pytest.importorskip("numba_cuda", reason="the extra 'cuda' is not installed")
 
+from seamline_cuda.addends import spread_kernel
 from seamline_cuda.columns import folding_kernel, gathering_kernel
 from seamline_cuda.compiler import compiled, ptx_of
 from seamline_cuda.direct_convolution import direct_kernel
-from seamline_cuda.addends import spread_kernel
 
 __all__ = ["own_cache"]
 

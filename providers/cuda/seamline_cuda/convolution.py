@@ -23,9 +23,9 @@ from seamline.provider import NodeView
 from seamline.tensors import FLOATS, TensorType, numpy_dtype
 from seamline.windows import Window, transposed_window_of, window_of
 from seamline.windows_fitting import unfit_convolution, unfit_transposed
+from seamline_cuda.addends import spread
 from seamline_cuda.columns import gathered
 from seamline_cuda.direct_convolution import direct
-from seamline_cuda.addends import spread
 from seamline_cuda.works import LIBRARY, Matrix, ProductWork, Work
 
 __all__ = ["SLAB", "Convolved", "add_to", "addresses", "convolved", "unfit"]
@@ -145,8 +145,9 @@ def unfit(node: NodeView) -> str | None:
     if w.dtype != x.dtype:
         return f"its input is {x.dtype} and its weights are {w.dtype}"
     for kind in (*node.inputs, *node.outputs):
-        is_sized = isinstance(kind, TensorType) and kind.is_sized
-        if is_sized and math.prod(kind.sizes) >= _LIMIT:
+        if not (isinstance(kind, TensorType) and kind.is_sized):
+            continue
+        if math.prod(kind.sizes) >= _LIMIT:
             return f"{kind} has {_LIMIT} elements or more"
     return None
 

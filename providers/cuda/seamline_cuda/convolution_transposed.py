@@ -17,9 +17,9 @@ from seamline.kernel_table import KernelTable
 from seamline.provider import NodeView
 from seamline.tensors import FLOATS, numpy_dtype
 from seamline.windows_fitting import unfit_transposed
+from seamline_cuda.addends import spread
 from seamline_cuda.columns import folded
 from seamline_cuda.convolution import SLAB, Convolved, addresses, convolved, unfit
-from seamline_cuda.addends import spread
 from seamline_cuda.works import LIBRARY, Matrix, ProductWork, Work
 
 __all__ = ["add_to", "convolve_transposed"]

@@ -17,8 +17,8 @@ from seamline.kernel_table import KernelTable
 from seamline.product_types import fused_matmul
 from seamline.provider import NodeView
 from seamline.tensors import FLOATS, numpy_dtype
-from seamline_cuda.matrices import Factor, Multiplied, multiplied
 from seamline_cuda.addends import spread
+from seamline_cuda.matrices import Factor, Multiplied, multiplied
 from seamline_cuda.works import LIBRARY, Matrix, Work
 
 __all__ = ["CONTRIB", "add_to", "gemm", "matmul", "matrices_of", "unfit", "unfit_gemm"]
