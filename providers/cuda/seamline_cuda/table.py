@@ -20,6 +20,10 @@ from seamline_cuda import (
     normalizing,
     normalizing_channels,
     pooling,
+from seamline.tensors import TensorType
+    convolution,
+    convolution_transposed,
+    matmul,
     reductions,
     reshaping,
     scattering,
@@ -102,5 +106,8 @@ for _add in (
     normalizing_channels.add_to,
     pooling.add_to,
     cumulating.add_to,
+    matmul.add_to,
+    convolution.add_to,
+    convolution_transposed.add_to,
 ):
     _add(TABLE)
