@@ -10,6 +10,7 @@ many of them have keys is found at each run.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import attrs
@@ -135,7 +136,11 @@ class Attended:
         tiles = -(-self.rows * self.group // columns)
         splits = parts_of(*sizes, self.keys, self.depth, self.width)
         tiling = self._tiling(columns, splits > 1)
-        values = self._values(tiling, workspace, tiles, splits)
+        parts = math.prod(sizes) * splits
+        values = self.numbers() | {
+            "tiles": tiles, "splits": splits, "parts": workspace,
+            "levels": workspace + 4 * parts * self.width,
+        }  # fmt: skip
         arguments = tuple(values[name] for name in tiling.parameters())
         blocks = self.batch * self.heads * tiles * splits
         work = KernelWork(tiles_kernel(tiling), arguments, blocks * THREADS, THREADS, blocks)
@@ -152,9 +157,8 @@ class Attended:
             "" if split else self.sink, split,
         )  # fmt: skip
 
-    def _values(
-        self, tiling: Tiling, workspace: int, tiles: int, splits: int
-    ) -> dict[str, float]:
+    def numbers(self) -> dict[str, float]:
+        """Give the values of parameters that do not depend on tiles."""
         values: dict[str, float] = dict(self.given)
         for name, operand in zip("qkvy", (self.q, self.k, self.v, self.y), strict=True):
             values[name] = operand.address
@@ -162,12 +166,10 @@ class Attended:
             values |= {f"{name}_{axis}": step for axis, step in by}
         for index, bias in enumerate(self.biases):
             values |= bias.values(f"bias{index}")
-        parts = self.batch * self.heads * self.group * self.rows * splits
         return values | {
-            "rows": self.rows, "heads": self.heads, "group": self.group, "tiles": tiles,
-            "splits": splits, "causal": int(self.causal), "left": self.left,
-            "right": self.right, "scale": self.scale, "cap": self.cap, "sinks": self.sinks,
-            "parts": workspace, "levels": workspace + 4 * parts * self.width,
+            "rows": self.rows, "heads": self.heads, "group": self.group,
+            "causal": int(self.causal), "left": self.left, "right": self.right,
+            "scale": self.scale, "cap": self.cap, "sinks": self.sinks,
         }  # fmt: skip
 
     def _merged(self, values: Mapping[str, float]) -> KernelWork:
