@@ -30,6 +30,7 @@ from seamline.tensors import TensorType
     softmax,
     spreading,
 )
+from seamline_cuda import attention, reshaping, scattering
 from seamline_cuda.elements import ELEMENTS
 from seamline_cuda.elementwise import LIMIT
 from seamline_cuda.formulas import FORMULAS, Formula, formula_of
@@ -110,4 +111,5 @@ for _add in (
     convolution.add_to,
     convolution_transposed.add_to,
 ):
+for _add in (attention.add_to, reshaping.add_to, scattering.add_to):
     _add(TABLE)
