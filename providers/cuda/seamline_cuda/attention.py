@@ -119,7 +119,9 @@ def operand(view: View, size: int) -> Operand:
 def broadcast_bias(mask: View, filler: float = -math.inf) -> Bias:
     """View a mask that broadcasts to (batch, heads, rows, keys)."""
     shape = (*[1] * (4 - len(mask.shape)), *mask.shape)
-    steps = [math.prod(shape[axis + 1 :]) if shape[axis] > 1 else 0 for axis in range(4)]
+    steps = [
+        math.prod(shape[axis + 1 :]) if shape[axis] > 1 else 0 for axis in range(4)
+    ]
     b, h, r, k = steps
     return Bias(mask.kind.dtype, mask.address, (b, h, r, k), filler)
 

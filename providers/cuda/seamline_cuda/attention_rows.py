@@ -163,11 +163,16 @@ class RowsForm:
         if self.bias:
             found["bias"] = f"{ELEMENTS[self.bias].stored}*"
         if self.weight:
-            found |= {"weight": f"{ELEMENTS[self.weight].stored}*", "epsilon": "float32"}
+            found |= {
+                "weight": f"{ELEMENTS[self.weight].stored}*",
+                "epsilon": "float32",
+            }
         if self.rotation is not None:
             found |= self.rotation.parameters()
         steps = (f"{name}_{by}" for name in "xy" for by in ("batch", "head", "row"))
-        return found | dict.fromkeys((*steps, "total", "heads", "size", "shift"), "int64")
+        return found | dict.fromkeys(
+            (*steps, "total", "heads", "size", "shift"), "int64"
+        )
 
     def value(self, index: str) -> str:
         """Give the expression for an element before it is rotated."""
@@ -191,7 +196,9 @@ def _kernel(form: RowsForm) -> DeviceKernel:
     rotated, place = [], []
     if rotation is not None:
         place = filled(_PLACE, POSITION=rotation.position())
-        tables = {n.upper(): widened(rotation.kind, f"{n}[at + pair]") for n in ("cos", "sin")}
+        tables = {
+            n.upper(): widened(rotation.kind, f"{n}[at + pair]") for n in ("cos", "sin")
+        }
         rotated = filled(_ROTATED, OTHER=form.value("other"), **tables)
     lines = filled(
         _TEXT,
@@ -246,7 +253,9 @@ def moved(
     ends = (source.address, target.address)
     steps = (*source.steps, *target.steps, sizes[3])
     for unit, kind in ((8, "uint64"), (4, "uint32"), (2, "uint16")):
-        aligned = all(at % unit == 0 for at in (*ends, *(nbytes * step for step in steps)))
+        aligned = all(
+            at % unit == 0 for at in (*ends, *(nbytes * step for step in steps))
+        )
         if not aligned:
             continue
         first, second = (

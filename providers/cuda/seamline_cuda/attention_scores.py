@@ -82,7 +82,11 @@ while key < keys:
 
 @functools.lru_cache(64)
 def _kernel(
-    kinds: tuple[str, str, str], span: Span, biases: tuple[str, ...], capped: bool, mode: int
+    kinds: tuple[str, str, str],
+    span: Span,
+    biases: tuple[str, ...],
+    capped: bool,
+    mode: int,
 ) -> tuple[DeviceKernel, tuple[str, ...]]:
     names = (*(f"{n}_{by}" for n in "qk" for by in ("batch", "head", "row")),
              "keys", "heads", "group", "depth", "causal", "left", "right")  # fmt: skip

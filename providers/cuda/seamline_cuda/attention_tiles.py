@@ -207,7 +207,12 @@ if begin < stop:
 def tiles_kernel(tiling: Tiling) -> DeviceKernel:
     """Write the kernel; a block of 128 threads for each part, tile, head and entry."""
     parameters = tiling.parameters()
-    step = ["cuda.syncthreads()", *_loaded(tiling, 1), "cuda.syncthreads()", *_scores(tiling)]
+    step = [
+        "cuda.syncthreads()",
+        *_loaded(tiling, 1),
+        "cuda.syncthreads()",
+        *_scores(tiling),
+    ]
     step += ["cuda.syncthreads()", *_loaded(tiling, 2), "cuda.syncthreads()"]
     step += [*_SUMS.splitlines(), "at += KEYS"]
     bounds = bounds_text()

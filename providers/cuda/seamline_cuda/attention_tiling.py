@@ -12,7 +12,9 @@ __all__ = ["LANES", "LINES", "THREADS", "Tiling"]
 THREADS = 128
 LANES = 16  #: that share a row of scores
 LINES = THREADS // LANES  #: rows of scores side by side
-_ROOM = 4096  #: floats of a tile: two and the scores fit what a block has without asking
+_ROOM = (
+    4096  #: floats of a tile: two and the scores fit what a block has without asking
+)
 
 
 @attrs.frozen

@@ -143,7 +143,9 @@ class Attended:
         }  # fmt: skip
         arguments = tuple(values[name] for name in tiling.parameters())
         blocks = self.batch * self.heads * tiles * splits
-        work = KernelWork(tiles_kernel(tiling), arguments, blocks * THREADS, THREADS, blocks)
+        work = KernelWork(
+            tiles_kernel(tiling), arguments, blocks * THREADS, THREADS, blocks
+        )
         return [work, self._merged(values)] if splits > 1 else [work]
 
     def _tiling(self, columns: int, split: bool) -> Tiling:

@@ -15,22 +15,21 @@ from seamline.kernel_table import KernelTable
 from seamline.provider import NodeView
 from seamline.tensors import TensorType, ValueType
 from seamline_cuda import (
+    attention,
+    convolution,
+    convolution_transposed,
     cumulating,
     cutting,
+    matmul,
     normalizing,
     normalizing_channels,
     pooling,
-from seamline.tensors import TensorType
-    convolution,
-    convolution_transposed,
-    matmul,
     reductions,
     reshaping,
     scattering,
     softmax,
     spreading,
 )
-from seamline_cuda import attention, reshaping, scattering
 from seamline_cuda.elements import ELEMENTS
 from seamline_cuda.elementwise import LIMIT
 from seamline_cuda.formulas import FORMULAS, Formula, formula_of
@@ -96,20 +95,20 @@ for _name, _formulas in FORMULAS.items():
         )(_described)
 
 # Families of operators; each module adds its own kernels.
-for _add in (
-    reshaping.add_to,
-    scattering.add_to,
-    cutting.add_to,
-    spreading.add_to,
-    reductions.add_to,
-    softmax.add_to,
-    normalizing.add_to,
-    normalizing_channels.add_to,
-    pooling.add_to,
-    cumulating.add_to,
-    matmul.add_to,
-    convolution.add_to,
-    convolution_transposed.add_to,
+for _family in (
+    attention,
+    convolution,
+    convolution_transposed,
+    cumulating,
+    cutting,
+    matmul,
+    normalizing,
+    normalizing_channels,
+    pooling,
+    reductions,
+    reshaping,
+    scattering,
+    softmax,
+    spreading,
 ):
-for _add in (attention.add_to, reshaping.add_to, scattering.add_to):
-    _add(TABLE)
+    _family.add_to(TABLE)
