@@ -111,6 +111,8 @@ class Runner:
             known=known,
             where=where,
             quarantined=engine.quarantined,
+            form=engine.capture.form,
+            never="" if engine.capture.record else "the session records nothing",
         )
 
     def latest(self) -> Program | None:
