@@ -19,7 +19,6 @@ import numpy as np
 from seamline.async_runs import AsyncRuns, Callback
 from seamline.binding import IOBinding
 from seamline.errors import FeedError, RunError
-from seamline.feeds import FeedCheck
 from seamline.ortvalue import OrtValue
 from seamline.profiling import SessionProfile
 from seamline.provider_choice import ProviderEntry
@@ -27,6 +26,7 @@ from seamline.session_facts import SessionFacts
 from seamline.session_opening import (
     Opening,
     declared_inputs,
+    feed_check,
     output_types,
     take_keywords,
 )
@@ -130,15 +130,11 @@ class InferenceSession(SessionFacts):
         providers: Sequence[ProviderEntry] | None,
         provider_options: Sequence[Mapping[str, Any]] | None,
     ) -> None:
-        pipeline = self._opening.open(providers, provider_options)
-        self._pipeline = pipeline
+        self._pipeline = pipeline = self._opening.open(providers, provider_options)
         self._inputs, self._overridable = declared_inputs(pipeline.graph, self._opening)
         self._outputs = output_types(pipeline.graph, pipeline.types)
         self._output_names = pipeline.graph.outputs
-        self._check = FeedCheck(
-            {**self._inputs, **self._overridable}, overridable=self._overridable,
-            memories=pipeline.engine.memories,
-        )  # fmt: skip
+        self._check = feed_check(self._inputs, self._overridable, pipeline)
 
     def set_providers(
         self,
