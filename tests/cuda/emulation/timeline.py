@@ -85,6 +85,11 @@ class Timeline:
                 self._waiters -= 1
             self._fail()
 
+    def forget(self, stream):
+        """Take a stream away; nothing is left on it."""
+        with self.changed:
+            self.queues.pop(stream, None)
+
     def is_idle(self, stream):
         return not self.queues.get(stream)
 
