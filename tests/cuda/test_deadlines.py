@@ -98,8 +98,13 @@ def test_a_sessions_own_deadline_holds_for_the_device_as_for_any_provider(held):
     held.state.timeline.hold()
     with pytest.raises(DeadlineError, match=r"provider 'cuda'.*read\(\)"):
         pipeline.run(feeds)
-    held.state.timeline.let_go()
     pipeline.close()
+    assert held.left()
+    held.state.timeline.let_go()  # the provider's own thread comes back, and gives back
+    until = time.monotonic() + 20
+    while held.left():
+        assert time.monotonic() < until, held.left()
+        time.sleep(0.01)
 
 
 def test_waits_that_end_in_time_are_right_with_a_deadline(device_is_there):

@@ -110,6 +110,9 @@ class Timeline:
         if self._thread is not None:
             self._thread.join(60)
             assert not self._thread.is_alive(), "the emulated device hangs"
+        with self.changed:  # who still waits would wait for ever
+            self.broken = self.broken or RefusedError("CUDA_ERROR_DEINITIALIZED")
+            self.changed.notify_all()
 
     def _fail(self):
         if self.broken is not None:
