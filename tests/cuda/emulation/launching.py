@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import random
 import types
 
 import numpy as np
@@ -43,14 +44,19 @@ def launched(kernel, arguments, memory, grid, block):
     function = scope[kernel.name]
     given = bound(kernel, arguments, function, memory)
     places = [Place(x, y, z) for z, y, x in itertools.product(*map(range, block[::-1]))]
+    # Nothing says which block or thread is first; the draw is the same each time.
+    draw = random.Random(kernel.name)
+    blocks = list(itertools.product(*map(range, grid[::-1])))
+    draw.shuffle(blocks)
+    ranked = draw.sample(list(enumerate(places)), len(places))
     with np.errstate(all="ignore"):
-        for z, y, x in itertools.product(*map(range, grid[::-1])):
+        for z, y, x in blocks:
             names.blockIdx = Place(x, y, z)
             if in_step:
                 names.shared_memory.clear()
-                Block(names, function, given, places).run()
+                Block(names, function, given, places, draw).run()
                 continue
-            for rank, place in enumerate(places):
+            for rank, place in ranked:
                 names.rank, names.threadIdx = rank, place
                 function(*given)
 

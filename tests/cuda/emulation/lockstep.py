@@ -34,14 +34,17 @@ class Waiting:
 
 
 class Block:
-    """Runs the threads of one block; ``shape`` is the block's, ``names`` its ``cuda``."""
+    """Runs the threads of one block, in an order that is drawn; ``names`` is its ``cuda``."""
 
-    def __init__(self, names, function, arguments, places):
+    def __init__(self, names, function, arguments, places, draw):
         self.names, self.places = names, places
         self.waiting: dict[int, Waiting] = {}
         self.hub = getcurrent()
         names.together = self._together
         self.threads = {}
+        names.block_epoch, names.warp_epochs = 0, [0] * WARP
+        self.warps = draw.sample(range(0, len(places), WARP), -(-len(places) // WARP))
+        self.draw = draw
         for rank in range(len(places)):
             made = greenlet(lambda: function(*arguments), self.hub)
             # NumPy keeps its error state in the context; a fresh one would warn again.
@@ -51,9 +54,8 @@ class Block:
     def run(self):
         """Run all threads to their end."""
         try:
-            warps = range(0, len(self.places), WARP)
             while self.threads:
-                moved = [self._warp(first) for first in warps]
+                moved = [self._warp(first) for first in self.warps]
                 if not any(moved) and not self._barrier():
                     raise DivergedError(self._said())
         finally:
@@ -81,7 +83,7 @@ class Block:
         """Let a warp go on for as long as it does not wait for others."""
         lanes = range(first, min(first + WARP, len(self.places)))
         moved = False
-        for rank in lanes:
+        for rank in self.draw.sample(lanes, len(lanes)):
             if rank in self.threads and rank not in self.waiting:
                 self._go(rank)
                 moved = True
@@ -105,6 +107,8 @@ class Block:
                     f"{wanted.what} of line {wanted.line} names lane {gone[0] - lanes[0]}, which ended"
                 )
             if all(_alike(self.waiting.get(r), wanted) for r in named):
+                if wanted.what == "syncwarp":
+                    self.names.warp_epochs[rank // WARP] += 1
                 self._released(
                     named, _warp_results(wanted.what, self.waiting, named, lanes)
                 )
@@ -120,6 +124,7 @@ class Block:
         ):
             return False
         ((what, _),) = asked
+        self.names.block_epoch += 1
         told = [self.waiting[r].value for r in self.waiting]
         result = {
             "syncthreads_count": sum(map(bool, told)),
@@ -132,12 +137,13 @@ class Block:
     def _released(self, ranks, results):
         for rank in ranks:
             del self.waiting[rank]
-        for rank in ranks:
+        for rank in self.draw.sample(ranks, len(ranks)):
             self._go(rank, results[rank])
 
     def _said(self):
         counts = Counter((w.what, w.line) for w in self.waiting.values())
-        parts = [f"{n} at {what} of line {line}" for (what, line), n in counts.items()]
+        found = sorted(counts.items(), key=lambda one: one[0][1])
+        parts = [f"{n} at {what} of line {line}" for (what, line), n in found]
         ended = len(self.places) - len(self.threads)
         return f"threads wait for each other: {', '.join(parts)}; {ended} ended"
 

@@ -21,6 +21,7 @@ import attrs
 from tests.cuda.emulation.lockstep import DivergedError
 from tests.cuda.emulation.pointers import IllegalAccessError
 from tests.cuda.emulation.results import RefusedError
+from tests.cuda.emulation.sharing import RaceError
 
 LATER = 0.003  #: seconds from a submission to its begin, where nobody waits
 _LOOK = 0.0005  # seconds between two looks at memory that a stream waits for
@@ -162,7 +163,7 @@ def _done(work):
     except IllegalAccessError as error:
         kind = "MISALIGNED_ADDRESS" if error.misaligned else "ILLEGAL_ADDRESS"
         return RefusedError(f"CUDA_ERROR_{kind}", str(error))
-    except DivergedError as error:
+    except (DivergedError, RaceError) as error:
         return RefusedError("CUDA_ERROR_LAUNCH_FAILED", f"{work.name}: {error}")
     except Exception:
         said = traceback.format_exc()
