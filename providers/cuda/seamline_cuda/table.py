@@ -14,7 +14,14 @@ from seamline.kernel import Call
 from seamline.kernel_table import KernelTable
 from seamline.provider import NodeView
 from seamline.tensors import TensorType
-from seamline_cuda import attention, reshaping, scattering
+from seamline_cuda import (
+    attention,
+    attention_contrib,
+    group_query,
+    reshaping,
+    rotary,
+    scattering,
+)
 from seamline_cuda.elements import ELEMENTS
 from seamline_cuda.elementwise import LIMIT
 from seamline_cuda.formulas import FORMULAS, Formula
@@ -71,5 +78,12 @@ for _op, _formula in FORMULAS.items():
     )(_described)
 
 # Families of operators; each module adds its own kernels.
-for _add in (attention.add_to, reshaping.add_to, scattering.add_to):
+for _add in (
+    attention.add_to,
+    attention_contrib.add_to,
+    group_query.add_to,
+    reshaping.add_to,
+    rotary.add_to,
+    scattering.add_to,
+):
     _add(TABLE)
