@@ -17,16 +17,21 @@ from seamline.tensors import TensorType
 from seamline_cuda import (
     attention,
     attention_contrib,
+    cutting,
     group_query,
+    reductions,
     reshaping,
     rotary,
     scattering,
+    softmax,
+    spreading,
 )
 from seamline_cuda.elements import ELEMENTS
 from seamline_cuda.elementwise import LIMIT
 from seamline_cuda.formulas import FORMULAS, Formula
+from seamline_cuda.works import LIBRARY
 
-__all__ = ["TABLE", "is_elementwise"]
+__all__ = ["LIBRARY", "TABLE", "is_elementwise"]
 
 TABLE = KernelTable("cuda", variant="generated")
 _OPERANDS = 12  #: of Max, Min and Sum
@@ -79,11 +84,15 @@ for _op, _formula in FORMULAS.items():
 
 # Families of operators; each module adds its own kernels.
 for _add in (
+    reshaping.add_to,
+    scattering.add_to,
+    cutting.add_to,
+    spreading.add_to,
+    reductions.add_to,
+    softmax.add_to,
     attention.add_to,
     attention_contrib.add_to,
     group_query.add_to,
-    reshaping.add_to,
     rotary.add_to,
-    scattering.add_to,
 ):
     _add(TABLE)

@@ -15,6 +15,7 @@ from seamline.fitting import Check, all_of, dims, unlike
 from seamline.kernels import Call, Run
 from seamline.provider import NodeView
 from seamline.tensors import ValueType
+from seamline.windows_fitting import unfit_convolution
 from seamline_cpu.binding import nothing
 from seamline_cpu.kernels.convolution_endings import ConvolutionEnding
 from seamline_cpu.kernels.convolution_fused import infer_convolution, unlike_output
@@ -27,7 +28,6 @@ from seamline_cpu.kernels.convolution_sums import (
 )
 from seamline_cpu.kernels.epilogues import epilogue_of, unknown_activation
 from seamline_cpu.kernels.windows import scratch_of
-from seamline_cpu.kernels.windows_fitting import unfit_convolution
 from seamline_cpu.table import TABLE
 
 __all__: list[str] = []

@@ -15,6 +15,7 @@ from seamline.fitting import all_of, dims
 from seamline.kernels import Call, Run
 from seamline.provider import NodeView
 from seamline.tensors import Dim, TensorType, ValueType
+from seamline.windows_fitting import unfit_pool
 from seamline_cpu.atomics import bytes_at, floats
 from seamline_cpu.binding import nothing
 from seamline_cpu.commands import bind, command
@@ -24,7 +25,6 @@ from seamline_cpu.kernels.pooling import divisors_of, pool_window
 from seamline_cpu.kernels.pooling_bytes import bind_byte_pool
 from seamline_cpu.kernels.quantize_loops import code_of
 from seamline_cpu.kernels.rows import threads_of
-from seamline_cpu.kernels.windows_fitting import unfit_pool
 from seamline_cpu.table import TABLE
 
 __all__: list[str] = []
