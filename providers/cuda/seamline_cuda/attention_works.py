@@ -96,9 +96,9 @@ class Attended:
             "levels": workspace + 4 * parts * self.width,
         }  # fmt: skip
         arguments = tuple(values[name] for name in tiling.parameters())
-        blocks = self.batch * self.heads * tiles * splits
+        blocks, threads = self.batch * self.heads * tiles * splits, tiling.threads
         work = KernelWork(
-            tiles_kernel(tiling), arguments, blocks * THREADS, THREADS, blocks
+            tiles_kernel(tiling), arguments, blocks * threads, threads, blocks
         )
         return [work, self._merged(values)] if splits > 1 else [work]
 
@@ -110,7 +110,7 @@ class Attended:
             (self.q.kind, self.k.kind, self.v.kind, self.y.kind),
             self.depth, self.width, columns, self.span, (q, k, v),
             tuple(bias.kind for bias in self.biases), self.cap > 0,
-            "" if split else self.sink, split, THREADS,
+            "" if split else self.sink, split, threads_of(columns),
         )  # fmt: skip
 
     def numbers(self) -> dict[str, float]:
@@ -143,6 +143,11 @@ def tile_columns(columns: int, depth: int, width: int) -> int:
     """Give the queries of a tile."""
     most = Tiling.most_columns(depth, width)
     return next((n for n in (8, 16, 32) if n >= columns and n <= most), most)
+
+
+def threads_of(columns: int) -> int:
+    """Give the threads of a block: more for a large tile, whose sums take the registers."""
+    return 2 * THREADS if columns > 32 else THREADS
 
 
 def parts_of(
