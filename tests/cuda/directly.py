@@ -23,7 +23,7 @@ from seamline.kernels import KernelProvider
 from seamline.provider import view_of
 from seamline.tensors import numpy_dtype
 from seamline_cuda.table import TABLE
-from seamline_cuda.works import Complaint, CopyWork
+from seamline_cuda.works import Complaint, CopyWork, ProductWork
 
 NAMES = {
     "float32": "float", "float64": "double", "float16": "float16", "bfloat16": "bfloat16",
@@ -116,6 +116,9 @@ def done(op, inputs, outputs, *, together=(), opset=24, constants=(), **attribut
         if isinstance(work, CopyWork):
             ctypes.memmove(work.target, work.source, work.nbytes)
             continue
+        if isinstance(work, ProductWork):
+            _multiplied(work)
+            continue
         arguments = []
         for value in work.arguments:
             if isinstance(value, Complaint):
@@ -128,6 +131,29 @@ def done(op, inputs, outputs, *, together=(), opset=24, constants=(), **attribut
         launched(work.kernel, arguments, memory, (blocks, 1, 1), (work.threads, 1, 1))
     complaints = [why for word, why in kept if word[0]]
     return results, complaints
+
+
+def _multiplied(work):
+    """Do one product, of matrices that are not swapped, in float64."""
+    dtype = numpy_dtype(work.dtype)
+
+    def at(matrix, rows, columns):
+        nbytes = (matrix.leading * (rows - 1) + columns) * dtype.itemsize
+        raw = (ctypes.c_byte * nbytes).from_address(matrix.address)
+        flat = np.frombuffer(raw, dtype)
+        steps = (matrix.leading * dtype.itemsize, dtype.itemsize)
+        return np.lib.stride_tricks.as_strided(flat, (rows, columns), steps)
+
+    assert work.batch == 1
+    a, b = at(work.a, work.rows, work.depth), at(work.b, work.depth, work.columns)
+    y = at(work.target, work.rows, work.columns)
+    found = work.alpha * a.astype(np.float64) @ b.astype(np.float64)
+    if work.beta:
+        found += work.beta * y.astype(np.float64)
+    if work.bias:
+        raw = (ctypes.c_byte * (work.columns * dtype.itemsize)).from_address(work.bias)
+        found += np.frombuffer(raw, dtype).astype(np.float64)
+    y[...] = found
 
 
 def _view(array, kind, memory):

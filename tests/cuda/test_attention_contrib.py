@@ -1,4 +1,4 @@
-"""onnxruntime's MultiHeadAttention by its kernels' text; onnxruntime is the oracle."""
+"""onnxruntime's MultiHeadAttention and Attention by their kernels; it is the oracle."""
 
 from __future__ import annotations
 
@@ -72,6 +72,43 @@ def test_keys_with_heads_first_are_a_cross_attentions():
     )
 
 
+@pytest.mark.parametrize("causal", [0, 1])
+@pytest.mark.parametrize("mask", ["none", "ends", "both", "keys", "pairs"])
+def test_attention_with_its_projection_agrees_with_onnxruntime(causal, mask):
+    masks = {
+        "none": None,
+        "ends": np.array([5, 3], np.int32),
+        "both": np.array([5, 4, 0, 1], np.int32),
+        "keys": (R.random((2, 5)) < 0.7).astype(np.int32),
+        "pairs": (R.random((2, 5, 5)) < 0.7).astype(np.int32),
+    }
+    inputs = [floats(2, 5, 6), floats(6, 24), floats(24), masks[mask]]
+    agrees("Attention", inputs, unidirectional=causal)
+
+
+def test_attention_with_a_past_and_unequal_sizes_agrees_with_onnxruntime():
+    x, w, b = floats(2, 3, 6), floats(6, 24), floats(24)
+    agrees("Attention", [x, w, b, None, floats(2, 2, 2, 5, 4)], 2, unidirectional=1)
+    w, b = floats(6, 8 + 8 + 12), floats(28)
+    agrees("Attention", [x, w, b], qkv_hidden_sizes=[8, 8, 12])
+
+
+@pytest.mark.parametrize(
+    ("why", "weights", "attributes"),
+    [
+        ("do_rotary", (6, 24), {"do_rotary": 1}),
+        ("its queries, keys and values are [8, 6, 10] of 24", (6, 24), {"qkv_hidden_sizes": [8, 6, 10]}),
+        ("its weights is [5, 24], not [6, ?]", (5, 24), {}),
+    ],
+)  # fmt: skip
+def test_projections_not_implemented_are_refused_by_name(why, weights, attributes):
+    inputs = [floats(2, 3, 6), floats(*weights), floats(24)]
+    source = node_of("Attention", inputs, ["float32"], **FORM, **attributes)
+    _, answer = claim_of(source)
+    assert isinstance(answer, Refusal)
+    assert why in str(answer)
+
+
 @pytest.mark.parametrize(
     ("why", "count", "shape"),
     [("packed QKV", 1, None), ("its mask is [2, 6], not [2] or", 3, (2, 6))],
@@ -83,6 +120,20 @@ def test_forms_not_implemented_are_refused_by_name(why, count, shape):
     _, answer = claim_of(node_of("MultiHeadAttention", inputs, ["float32"], **FORM))
     assert isinstance(answer, Refusal)
     assert why in str(answer)
+
+
+def test_a_session_projects_and_attends_eager_recorded_and_replayed():
+    text = """g (float[1,2,6] x, float[6,24] w, float[24] b) =>
+        (float[1,2,8] y) { y = com.microsoft.Attention<num_heads = 2>(x, w, b) }"""
+    more = ', "com.microsoft" : 1'
+    check(
+        text,
+        drawn(text, more=more, opset=21),
+        oracle=peer,
+        more=more,
+        opset=21,
+        atol=2e-5,
+    )
 
 
 def test_a_session_gives_what_onnxruntime_does_eager_recorded_and_replayed():

@@ -223,7 +223,7 @@ def multi_head_attention(call: Call) -> Sequence[Work]:
         many = (sizes.batch, sizes.heads, sizes.before, sizes.new, width)
         before = Operand.first(past) if past is not None else None
         caches.append(joined(given[index], before, where, many, works))
-    attended = attended_of(call, sizes, given[0], *caches, call.input(4))
+    attended = attended_of(call, sizes, given[0], caches[0], caches[1], call.input(4))
     works += attended.works(starts[5])
     scores = call.output(3)
     if scores is not None:

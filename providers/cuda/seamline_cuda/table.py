@@ -17,6 +17,7 @@ from seamline.tensors import TensorType, ValueType
 from seamline_cuda import (
     attention,
     attention_contrib,
+    attention_projected,
     convolution,
     convolution_transposed,
     cumulating,
@@ -101,6 +102,7 @@ for _name, _formulas in FORMULAS.items():
 for _family in (
     attention,
     attention_contrib,
+    attention_projected,
     convolution,
     convolution_transposed,
     cumulating,
