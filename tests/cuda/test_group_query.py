@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from tests.attentions import NONE, by_head, grouped, tables
 from tests.cuda.directly import claim_of, done, node_of
+from tests.cuda.emulation import check
 
 import seamline_cuda.attention_works as works
 from seamline.provider import Refusal
@@ -215,3 +216,31 @@ def test_what_is_not_implemented_is_refused_with_the_reason(why, change, attribu
     )
     assert isinstance(answer, Refusal)
     assert why in str(answer)
+
+
+def test_one_recording_serves_every_step_of_a_decoder():
+    cos, sin = tables(9, SIZE // 2)
+    more = ', "com.microsoft" : 1'
+    text = """g (float[1,1,64] q, float[1,2,8,8] k, float[1,2,8,8] v, int32[1] n,
+        float[9,4] c, float[9,4] s) => (float[1,1,32] y, float[1,2,8,8] pk, float[1,2,8,8] pv)
+        <int32 total = {8}> { y, pk, pv = com.microsoft.GroupQueryAttention<num_heads = 4,
+        kv_num_heads = 2, do_rotary = 1>(q, , , k, v, n, total, c, s) }"""
+    steps = []
+    for last in (0, 3, 4, 7):
+        k, v = (floats(1, KV, 8, SIZE) for _ in range(2))
+        n = np.array([last], np.int32)
+        steps.append(
+            {"q": floats(1, 1, 64), "k": k, "v": v, "c": cos, "s": sin, "n": n}
+        )
+
+    def oracle(_, feeds):
+        past, (last,) = [feeds["k"], feeds["v"]], feeds["n"]
+        inputs = [feeds["q"], None, None, *past, feeds["n"], np.array(8), cos, sin]
+        found = grouped(inputs, SIZES, do_rotary=1)
+        for x, before in zip(found[1:], past, strict=True):
+            x[:, :, last + 1 :] = before[:, :, last + 1 :]  # written where it lies
+        return [x.astype(np.float32) for x in found]
+
+    check(
+        text, steps[0], others=steps[1:], oracle=oracle, more=more, opset=21, atol=1e-5
+    )
