@@ -256,7 +256,7 @@ class TwinChain:
             else:
                 for operation in part.operations(turn):
                     machine.submit(machine.compute, operation)
-                turn = following(turn, 1)
+                turn += 1
 
     def _check(self) -> None:
         if not self.mail.is_open:
