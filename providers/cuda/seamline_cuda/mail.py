@@ -131,6 +131,7 @@ class CudaMail:
 
     def wait(self, turn: int) -> None:
         """Wait until a kernel, or the driver, asks for a turn."""
+        self._check_open()
         if turn - self.first not in self._called:
             waited(lambda: self._asked.value == turn, self._check)
             return
@@ -174,13 +175,16 @@ class CudaMail:
         """Tell whether a kernel has given up waiting, after the last answer."""
         return bool(self._late.value) or self._given_up
 
-    def _check(self) -> None:
+    def _check_open(self) -> None:
         if not self.is_open:
             raise KernelError(
                 "its recording was closed while it was replayed",
                 provider="cuda",
                 segment=self.name,
             )
+
+    def _check(self) -> None:
+        self._check_open()
         gpu = self.memory.gpu
         try:
             with gpu.here():
