@@ -20,6 +20,8 @@ from numba import cuda, types
 from numba.cuda import libdevice
 from numba.cuda.extending import intrinsic
 
+from seamline_cuda.device_functions import FUNCTIONS
+
 __all__ = ["GLOBALS"]
 
 _I16, _I32, _I64 = ir.IntType(16), ir.IntType(32), ir.IntType(64)
@@ -177,7 +179,11 @@ GLOBALS: dict[str, Any] = {
     "truncated64": truncated64,
     "least": least,
     "greatest": greatest,
+<<<<<<< HEAD
     "load_system": load_system,
     "store_system": store_system,
     "nanoseconds": nanoseconds,
+=======
+    **FUNCTIONS,
+>>>>>>> 00fbd65c04d7219135c386d22653598892f82f60
 }  #: what a kernel's text may name
