@@ -7,7 +7,6 @@ each other; what a GPU adds, the order of memory between two chips, only a GPU s
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 
@@ -263,12 +262,15 @@ def test_what_a_chain_takes_is_given_back_where_taking_it_fails(driver, nth):
     calls = ("cuMemHostAlloc", "cuStreamBeginCapture", "cuGraphInstantiate")
     with Opened(seam_form="mailbox") as opened:
         opened.right(values(8))
+        held, left = opened.memory.gauges().content, driver.left()
         driver.fail(calls[nth - 1])
-        with contextlib.suppress(KernelError):
-            opened.right(values(8))
-        held = opened.memory.gauges().content
+        opened.right(values(8))
+        assert opened.chain.state == "eager"
+        assert "made to fail" in opened.chain.why
+        assert opened.memory.gauges().content == held
+        # The words that kernels complain by came, and stay.
+        assert driver.left()["pinned"] <= left["pinned"] + 1
         opened.right(values(8, 2))
-        assert opened.memory.gauges().content <= held + 8
 
 
 def test_turns_begin_anew_before_their_word_is_full(driver):

@@ -179,11 +179,8 @@ GLOBALS: dict[str, Any] = {
     "truncated64": truncated64,
     "least": least,
     "greatest": greatest,
-<<<<<<< HEAD
     "load_system": load_system,
     "store_system": store_system,
     "nanoseconds": nanoseconds,
-=======
     **FUNCTIONS,
->>>>>>> 00fbd65c04d7219135c386d22653598892f82f60
 }  #: what a kernel's text may name

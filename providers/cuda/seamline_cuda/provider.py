@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from seamline.errors import RecordingError
 from seamline.forms import ChainSpec, FormPrice
 from seamline.kernels import KernelProvider, KernelSegment
 from seamline.provider import (
@@ -16,11 +17,13 @@ from seamline.provider import (
     Recording,
     Refusal,
     SegmentSpec,
+    VirtualMemoryError,
 )
 from seamline_cuda import blaslt
 from seamline_cuda.chain import record_chain
 from seamline_cuda.compiler import counts, folder
 from seamline_cuda.device import Gpu
+from seamline_cuda.errors import CudaError
 from seamline_cuda.form_prices import PRICES
 from seamline_cuda.loading import Loader
 from seamline_cuda.memory import CudaMemory
@@ -98,7 +101,16 @@ class CudaProvider(KernelProvider):
     def record_chain(self, chain: ChainSpec) -> Recording:
         """Record segments as one graph, the host's work between them."""
         self.gpu.usable()
-        return record_chain(self._memory, self._loader, chain, self._patience)
+        try:
+            return record_chain(self._memory, self._loader, chain, self._patience)
+        except (CudaError, VirtualMemoryError) as error:
+            self.gpu.usable()
+            # One by one its segments need nothing of what could not be had.
+            raise RecordingError(
+                f"what its excursions need: {error}",
+                provider=self.name,
+                segment=chain.name,
+            ) from error
 
     def facts(self) -> Mapping[str, object]:
         """
