@@ -64,6 +64,12 @@ def _bits(kind):
     return lambda x: kind(x).view(np.uint16)
 
 
+def _four_at(pointer, index):
+    address = pointer.address + 4 * int(index)
+    assert address % 16 == 0, "a load of 16 bytes from an odd address"
+    return tuple(pointer[index + n] for n in range(4))
+
+
 PLAIN = {
     "np": np,
     "libdevice": Libdevice(),
@@ -79,4 +85,5 @@ PLAIN = {
     "truncated64": lambda a, b: np.int64(_towards_zero(a, b)),
     "least": lambda a, b: a if (a < b or a != a) else b,
     "greatest": lambda a, b: a if (a > b or a != a) else b,
+    "four_at": _four_at,
 }  # fmt: skip
