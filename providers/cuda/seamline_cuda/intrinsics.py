@@ -20,6 +20,8 @@ from numba import cuda, types
 from numba.cuda import libdevice
 from numba.cuda.extending import intrinsic
 
+from seamline_cuda.device_functions import FUNCTIONS
+
 __all__ = ["GLOBALS"]
 
 _I16, _I32, _I64 = ir.IntType(16), ir.IntType(32), ir.IntType(64)
@@ -158,4 +160,5 @@ GLOBALS: dict[str, Any] = {
     "least": least,
     "greatest": greatest,
     "four_at": four_at,
+    **FUNCTIONS,
 }  #: what a kernel's text may name

@@ -91,7 +91,7 @@ class VectorProduct:
         cut = parts > 1
         kernel = columns_kernel(self.dtype, wide=wide, cut=cut)
         blocks = tiles * parts
-        count = blocks * _THREADS
+        count = blocks * THREADS
         if not cut:
             whole = (matrix, vector, added, out, *sizes, *ending)
             return [KernelWork(kernel, whole, count, THREADS, blocks)]

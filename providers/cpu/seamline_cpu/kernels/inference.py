@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from seamline.attention_types import ATTENTION_TYPES
+from seamline.contrib_types import skip_normalization
 from seamline.product_types import fused_matmul
 from seamline.provider import NodeView
 from seamline.tensors import Dim, TensorType, ValueType
@@ -45,16 +46,8 @@ for _op, _types in ATTENTION_TYPES.items():
     TABLE.infer(_op, domain=CONTRIB)(_types)
 
 
-@TABLE.infer("SkipLayerNormalization", domain=CONTRIB)
-@TABLE.infer("SkipSimplifiedLayerNormalization", domain=CONTRIB)
-def skip_layer_normalization(node: NodeView) -> list[ValueType | None]:
-    """Give the input's type for the result and the sum, one statistic for each row."""
-    x = node.tensor(0)
-    if x is None:
-        return []
-    rows = (*x.shape[:-1], 1) if x.shape else None
-    statistic = TensorType("float32", rows)
-    return _asked(node, [x, statistic, statistic, x])
+for _op in ("SkipLayerNormalization", "SkipSimplifiedLayerNormalization"):
+    TABLE.infer(_op, domain=CONTRIB)(skip_normalization)
 
 
 @TABLE.infer("DynamicQuantizeLSTM", domain=CONTRIB)
