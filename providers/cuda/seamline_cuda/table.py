@@ -24,6 +24,7 @@ from seamline_cuda import (
     cutting,
     group_query,
     matmul,
+    matvec,
     normalizing,
     normalizing_channels,
     pooling,
@@ -108,6 +109,7 @@ for _family in (
     cumulating,
     cutting,
     group_query,
+    matvec,  # where it takes a product, matmul is not asked
     matmul,
     normalizing,
     normalizing_channels,
