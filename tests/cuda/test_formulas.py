@@ -90,7 +90,9 @@ def test_a_power_has_the_type_of_its_base(base, exponent):
 
 @pytest.mark.parametrize("value", [0.0, 1.0, 2.0, 3.0, 0.5, -1.0, -0.5, 2.5])
 def test_a_constant_exponent_gives_the_special_values_of_a_power(value):
-    text = f"g (float[12] x) => (float[12] y) <float p = {{{value}}}> {{ y = Pow(x, p) }}"
+    text = (
+        f"g (float[12] x) => (float[12] y) <float p = {{{value}}}> {{ y = Pow(x, p) }}"
+    )
     with np.errstate(all="ignore"):
         want = np.power(SPECIAL, np.full(12, value, np.float32))
     got = run(text, {"x": SPECIAL, "p": np.float32(value)})["y"]
@@ -155,7 +157,9 @@ def test_a_slope_for_each_channel_is_of_what_lies_below_0():
 
 
 def test_a_mean_is_of_all_operands_and_a_swish_has_its_own_slope():
-    text = "g (float[4] a, float[2,4] b, float c) => (float[2,4] y) { y = Mean(a, b, c) }"
+    text = (
+        "g (float[4] a, float[2,4] b, float c) => (float[2,4] y) { y = Mean(a, b, c) }"
+    )
     a, b = np.arange(4, dtype=np.float32), np.ones((2, 4), np.float32)
     got = run(text, {"a": a, "b": b, "c": np.float32(3)})["y"]
     np.testing.assert_allclose(got, np.tile((a + 4) / 3, (2, 1)), rtol=1e-6)
@@ -183,7 +187,9 @@ CONTRIB = {
 
 @pytest.mark.parametrize("form", CONTRIB)
 def test_an_activation_of_onnxruntime_is_what_its_documentation_says(form):
-    text = f"g (float[3,8] x, float[8] b) => (float[3,8] y) {{ y = com.microsoft.{form} }}"
+    text = (
+        f"g (float[3,8] x, float[8] b) => (float[3,8] y) {{ y = com.microsoft.{form} }}"
+    )
     x, b = drawn.standard_normal((3, 8)), drawn.standard_normal(8)
     feeds = {"x": x.astype(np.float32), "b": b.astype(np.float32)}
     want = CONTRIB[form](feeds["x"].astype(np.float64), feeds["b"].astype(np.float64))
@@ -215,7 +221,9 @@ def test_casts_choices_and_numbers_of_other_widths_stay_one_kernel():
 
 
 def test_a_type_alone_is_not_read_so_its_operand_may_have_any_size():
-    text = "g (float[3] x, float16[0,7] like) => (float16[3] y) { y = CastLike(x, like) }"
+    text = (
+        "g (float[3] x, float16[0,7] like) => (float16[3] y) { y = CastLike(x, like) }"
+    )
     (group,) = groups_of(text)
     assert group.loads == ("x",)
     x = np.array([1.5, 2.25, 70000], np.float32)

@@ -14,7 +14,14 @@ from seamline.kernel import Call
 from seamline.kernel_table import KernelTable
 from seamline.provider import NodeView
 from seamline.tensors import TensorType, ValueType
-from seamline_cuda import cutting, reshaping, scattering, spreading
+from seamline_cuda import (
+    cutting,
+    gathering,
+    reshaping,
+    scattering,
+    spreading,
+    updating,
+)
 from seamline_cuda.elements import ELEMENTS
 from seamline_cuda.elementwise import LIMIT
 from seamline_cuda.formulas import FORMULAS, Formula, formula_of
@@ -84,5 +91,7 @@ for _add in (
     scattering.add_to,
     cutting.add_to,
     spreading.add_to,
+    gathering.add_to,
+    updating.add_to,
 ):
     _add(TABLE)
