@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import numpy as np
 from tests.cuda.held import Case
 
@@ -255,3 +256,115 @@ for _how in ("add", "mul", "max", "min"):
         indices("i", (7, 1), -4, 4),
         rtol=1e-5,
     )  # fmt: skip
+
+
+def padding(dtype, sizes, out, pads, mode="constant", value="", axes=None):
+    given, names = [numbers("p", *pads)], "x, p"
+    feed = f", {dtype} v" if value else ""
+    if value or axes:
+        names += ", v" if value else ", "
+    if axes:
+        given.append(numbers("a", *axes))
+        names += ", a"
+    return Case(
+        f"g ({dtype}{sizes} x{feed}) => ({dtype}{out} y) <{', '.join(given)}> "
+        f'{{ y = Pad<mode = "{mode}">({names}) }}'
+    )
+
+
+PADS = {
+    "zeros around an image": padding(
+        "float", "[1,2,3,4]", "[1,2,6,6]", [0, 0, 1, 1, 0, 0, 2, 1]
+    ),
+    "a value that comes with a run": padding(
+        "float16", "[3,2]", "[4,2]", [1, 0, 0, 0], value="v"
+    ),
+    "cropped and padded": attrs.evolve(
+        padding("int32", "[5,4]", "[4,7]", [-2, 3, 1, 0]),
+        want=lambda feeds: {"y": np.pad(feeds["x"][2:], ((0, 1), (3, 0)))},
+    ),
+    "of one axis": padding("int8", "[2,3,2]", "[2,5,2]", [1, 1], axes=[-2]),
+    "edges": padding("float", "[2,3]", "[4,6]", [1, 2, 1, 1], "edge"),
+    "reflected": padding("double", "[2,4,3]", "[2,7,5]", [0, 1, 1, 0, 2, 1], "reflect"),
+    "wrapped": padding("uint8", "[3,4]", "[5,9]", [2, 3, 0, 2], "wrap"),
+    "all of nothing": padding("float", "[0,2]", "[3,2]", [1, 0, 2, 0]),
+    "by attributes": Case(
+        "g (float[2,3] x) => (float[4,3] y) { y = Pad<pads = [1,0,1,0], value = 2.5>(x) }",
+        opset=10,
+        want=lambda feeds: {
+            "y": np.pad(feeds["x"], ((1, 1), (0, 0)), constant_values=2.5)
+        },
+    ),
+    "cropped and padded around the middle": Case(
+        f"g (float[5,4] x) => (float[3,7] y) <{numbers('s', 3, 7)}> {{ y = CenterCropPad(x, s) }}"
+    ),
+}
+
+MASKS = {
+    "upper": Case("g (float[2,4,5] x) => (float[2,4,5] y) { y = Trilu(x) }"),
+    "lower": Case(
+        "g (float16[4,3] x, int64 k) => (float16[4,3] y) { y = Trilu<upper = 0>(x, k) }",
+        indices("k", (), -3, 3),
+    ),
+    "upper from below": Case(
+        "g (int64[3,4] x, int64 k) => (int64[3,4] y) { y = Trilu(x, k) }",
+        indices("k", (), -2, 4),
+    ),
+    "one hot": Case(
+        "g (int64[2,3] i, float[2] v) => (float[2,3,4] y) <int64 d = {4}> { y = OneHot(i, d, v) }",
+        indices("i", (2, 3), -4, 4),
+    ),
+    "one hot of the first axis": Case(
+        "g (int32[5] i, int8[2] v) => (int8[3,5] y) <int64 d = {3}> { y = OneHot<axis = 0>(i, d, v) }",
+        indices("i", 5, -3, 3, np.int32),
+    ),
+    "nothing hot": Case(
+        "g (float[2] i, float16[2] v) => (float16[2,3] y) <int64 d = {3}> { y = OneHot(i, d, v) }",
+        lambda spread: {"i": np.array([7, 1], np.float32)},
+        lambda feeds: {"y": feeds["v"][[[0, 0, 0], [0, 1, 0]]]},
+    ),
+    "sequences in columns": Case(
+        "g (float[4,3,2] x, int64[3] n) => (float[4,3,2] y) { y = ReverseSequence(x, n) }",
+        indices("n", 3, 1, 5),
+    ),
+    "sequences in rows": Case(
+        "g (int8[3,5] x, int64[3] n) => (int8[3,5] y) { y = ReverseSequence<time_axis = 1, batch_axis = 0>(x, n) }",
+        indices("n", 3, 1, 6),
+    ),
+}
+
+FILLS = {
+    "float zeros": Case(
+        "g (float[3] x, int64[2] s) => (float[2,3] y) { z = ConstantOfShape(s) y = Add(z, x) }",
+        lambda spread: {"s": np.array([2, 3])},
+    ),
+    "odd bytes": Case(
+        "g (int64[1] s) => (int8[5] y) { y = ConstantOfShape<value = int8[1] {-7}>(s) }",
+        lambda spread: {"s": np.array([5])},
+    ),
+    "a range of integers": Case(
+        "g (int64 a, int64 b, int64 c) => (int64[4] y) { y = Range(a, b, c) }",
+        lambda spread: (
+            lambda a: {
+                "a": np.array(a),
+                "b": np.array(a - 11),
+                "c": np.array(-3),
+            }
+        )(int(spread.integers(-9, 9))),
+    ),
+    "a range of floats": Case(
+        "g (float a, float b, float c) => (float[4] y) { y = Range(a, b, c) }",
+        lambda spread: {
+            "a": np.array(0.5, np.float32),
+            "b": np.array(2.4, np.float32),
+            "c": np.array(0.5, np.float32),
+        },
+    ),
+    "a diagonal": Case("g (int32[4,5] x) => (int32[4,5] y) { y = EyeLike<k = 1>(x) }"),
+    "a diagonal of another type": Case(
+        "g (float[5,3] x) => (float16[5,3] y) { y = EyeLike<k = -2, dtype = 10>(x) }"
+    ),
+    "a shape": Case(
+        "g (float[4,5,6] x) => (int64[2] y, int64 n) { y = Shape<start = -2>(x) n = Size(x) }"
+    ),
+}

@@ -16,7 +16,11 @@ from seamline.provider import NodeView
 from seamline.tensors import TensorType, ValueType
 from seamline_cuda import (
     cutting,
+    filling,
     gathering,
+    masking,
+    padding,
+    refusing,
     reshaping,
     scattering,
     spreading,
@@ -93,5 +97,9 @@ for _add in (
     spreading.add_to,
     gathering.add_to,
     updating.add_to,
+    padding.add_to,
+    filling.add_to,
+    masking.add_to,
+    refusing.add_to,
 ):
     _add(TABLE)
