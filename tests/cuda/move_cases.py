@@ -368,3 +368,74 @@ FILLS = {
         "g (float[4,5,6] x) => (int64[2] y, int64 n) { y = Shape<start = -2>(x) n = Size(x) }"
     ),
 }
+
+
+def resizing(dtype, sizes, out, mode, *, scales=None, to=None, roi=None, **given):
+    given = {"mode": mode, **given}
+    listed = ", ".join(
+        f'{k} = "{v}"' if isinstance(v, str) else f"{k} = {v}" for k, v in given.items()
+    )
+    values = [numbers("r", *roi, dtype="float")] if roi else []
+    values.append(numbers("s", *scales, dtype="float") if scales else numbers("s", *to))
+    names = f"x, {'r' if roi else ''}, {'s' if scales else ', s'}"
+    return Case(
+        f"g ({dtype}{sizes} x) => ({dtype}{out} y) <{', '.join(values)}> "
+        f"{{ y = Resize<{listed}>({names}) }}",
+        rtol=0 if mode == "nearest" else 2e-2 if dtype == "float16" else 1e-5,
+    )
+
+
+RESIZES = {
+    "twice as large": resizing(
+        "float", "[1,2,3,4]", "[1,2,6,8]", "nearest", scales=[1.0, 1.0, 2.0, 2.0]
+    ),
+    "smaller, in a type of 16 bits": resizing(
+        "float16", "[1,1,5,7]", "[1,1,3,4]", "nearest", to=[1, 1, 3, 4]
+    ),
+    "linear": resizing("float", "[2,3,4]", "[2,5,7]", "linear", to=[2, 5, 7]),
+    "linear of halves": resizing(
+        "float16", "[1,1,4,4]", "[1,1,7,3]", "linear", scales=[1.0, 1.0, 1.8, 0.8]
+    ),
+    "linear of a volume": resizing(
+        "double", "[1,2,3,2]", "[1,4,5,3]", "linear", to=[1, 4, 5, 3]
+    ),
+    "cubic": resizing("float", "[1,1,4,5]", "[1,1,7,8]", "cubic", to=[1, 1, 7, 8]),
+    "cubic without what is outside": resizing(
+        "float", "[1,1,4,5]", "[1,1,6,4]", "cubic", to=[1, 1, 6, 4],
+        cubic_coeff_a=-0.5, exclude_outside=1,
+    ),
+    "cropped": resizing(
+        "float", "[4,4]", "[3,5]", "linear", to=[3, 5], roi=[0.2, -0.4, 0.8, 1.3],
+        coordinate_transformation_mode="tf_crop_and_resize", extrapolation_value=10.0,
+    ),
+    "the nearest, cropped": resizing(
+        "float16", "[4,4]", "[3,5]", "nearest", to=[3, 5], roi=[0.4, -0.4, 0.6, 1.3],
+        coordinate_transformation_mode="tf_crop_and_resize", extrapolation_value=10.0,
+    ),
+    "of one axis": resizing(
+        "float", "[3,4]", "[3,8]", "linear", scales=[2.0], axes=[1]
+    ),
+    "no change": resizing("float", "[3,4]", "[3,4]", "linear", to=[3, 4]),
+    "by attributes": Case(
+        "g (float[1,1,2,2] x) => (float[1,1,4,6] y) { y = Upsample<scales = [1.0,1.0,2.0,3.0]>(x) }",
+        want=lambda feeds: {"y": feeds["x"].repeat(2, 2).repeat(3, 3)},
+        opset=8,
+    ),
+    "by the scales of version 10": Case(
+        f"g (float[1,1,2,3] x) => (float[1,1,4,6] y) <{numbers('s', 1.0, 1.0, 2.0, 2.0, dtype='float')}> {{ y = Resize(x, s) }}",
+        want=lambda feeds: {"y": feeds["x"].repeat(2, 2).repeat(2, 3)},
+        opset=10,
+    ),
+}  # fmt: skip
+for _way in (
+    "half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "half_pixel_symmetric",
+):  # fmt: skip
+    RESIZES[f"linear by {_way}"] = resizing(
+        "float", "[1,4]", "[1,7]", "linear", scales=[1.0, 1.9],
+        coordinate_transformation_mode=_way,
+    )  # fmt: skip
+    for _how in ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil"):
+        RESIZES[f"the nearest by {_way}, {_how}"] = resizing(
+            "int32", "[5,6]", "[7,3]", "nearest", to=[7, 3], nearest_mode=_how,
+            coordinate_transformation_mode=_way,
+        )  # fmt: skip

@@ -12,6 +12,7 @@ from tests.cuda.move_cases import (
     GATHERS,
     MASKS,
     PADS,
+    RESIZES,
     SCATTERS,
     SPREADS,
     TRANSPOSES,
@@ -23,6 +24,7 @@ from seamline.errors import KernelError
 FAMILIES = {
     "transpose": TRANSPOSES, "cut": CUTS, "spread": SPREADS, "gather": GATHERS,
     "scatter": SCATTERS, "pad": PADS, "mask": MASKS, "fill": FILLS,
+    "resize": RESIZES,
 }  # fmt: skip
 CASES = {f"{family}: {n}": c for family, cases in FAMILIES.items() for n, c in cases.items()}  # fmt: skip
 
@@ -118,6 +120,18 @@ def test_a_length_beyond_the_steps_is_an_error():
 
 
 REFUSED = {
+    "antialiasing": (
+        'g (float[9] x) => (float[3] y) <int64[1] s = {3}> { y = Resize<mode = "linear", antialias = 1>(x, , , s) }',
+        "antialias",
+    ),
+    "whole numbers between samples": (
+        'g (uint8[9] x) => (uint8[3] y) <int64[1] s = {3}> { y = Resize<mode = "linear">(x, , , s) }',
+        "mode linear of uint8",
+    ),
+    "too many axes of a cubic": (
+        'g (float[2,2,2] x) => (float[3,3,3] y) <int64[3] s = {3,3,3}> { y = Resize<mode = "cubic">(x, , , s) }',
+        "up to 2 are accepted",
+    ),
     "a size that follows from data": (
         "g (float[9] x) => (int64[1,N] y) { y = NonZero(x) }",
         "known only after running",

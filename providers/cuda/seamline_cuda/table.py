@@ -22,6 +22,7 @@ from seamline_cuda import (
     padding,
     refusing,
     reshaping,
+    resizing,
     scattering,
     spreading,
     updating,
@@ -100,6 +101,7 @@ for _add in (
     padding.add_to,
     filling.add_to,
     masking.add_to,
+    resizing.add_to,
     refusing.add_to,
 ):
     _add(TABLE)
