@@ -33,6 +33,7 @@ _AXES = {"nearest": 64, "linear": 3, "cubic": 2}  # 1, 8 and 16 samples
 _ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 _TYPES = tuple(name for name in MOVED if numpy_dtype(name).itemsize <= 8)
 _WHOLE, _WIDE = 1 << 31, 1 << 62
+_STILL = Fraction(0), Fraction(1)
 
 
 @attrs.frozen
@@ -65,7 +66,7 @@ def resize(call: Call) -> Sequence[Work]:
     moving = {
         axis: _moving(call, plan)
         for axis, plan in plans.items()
-        if plan.size != plan.length or _coordinates(call, plan) != (0, 1)
+        if plan.size != plan.length or _coordinates(call, plan) != _STILL
     }
     if not moving:
         return [CopyWork(out.address, x.address, x.nbytes)]

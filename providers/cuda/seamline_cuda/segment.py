@@ -26,14 +26,15 @@ from seamline_cuda.gate import Capturing
 from seamline_cuda.host_values import HostValues
 from seamline_cuda.loading import Copy, Launch, Loader
 from seamline_cuda.memory import CudaMemory, CudaView
+from seamline_cuda.products import Product, Products
 from seamline_cuda.recording import CudaRecording
 from seamline_cuda.table import is_elementwise
-from seamline_cuda.works import Complaint, CopyWork, KernelWork, Work
+from seamline_cuda.works import Complaint, CopyWork, KernelWork, ProductWork, Work
 
 __all__ = ["CudaSegment"]
 
 Launched: TypeAlias = (
-    Launch | Copy
+    Launch | Copy | Product
 )  #: what a run submits, each a call without arguments
 
 _BLOCKS = 16  #: for each multiprocessor, enough to keep its loads in flight
@@ -59,12 +60,14 @@ class CudaSegment(KernelSegment):
 
     memory: CudaMemory = attrs.field(kw_only=True)
     loader: Loader = attrs.field(kw_only=True)
+    products: Products = attrs.field(kw_only=True)
     apart: dict[str, str] = attrs.field(kw_only=True)
     bound: dict[str, CudaView] = attrs.field(factory=dict, init=False)
     host: HostValues = attrs.field(factory=HostValues, init=False)
     binding: int = attrs.field(default=0, init=False)
     _steps: list[tuple[NodeView, Launched]] = attrs.field(factory=list, init=False)
     _words: list[int] = attrs.field(factory=list, init=False)
+    _described: list[Product] = attrs.field(factory=list, init=False)
     _scratch: Mapping[str, View] = attrs.field(factory=dict, init=False)
     _turn: threading.Lock = attrs.field(factory=threading.Lock, init=False)
 
@@ -102,7 +105,7 @@ class CudaSegment(KernelSegment):
             self.host.bake()
 
     def _make(self, kind: type[BuildError | KernelError]) -> None:
-        self._give_words_back()
+        self._give_back()
         self._steps = []
         steps: list[tuple[NodeView, Launched]] = []
         for step in grouped(self.spec.nodes, self.spec.outputs, is_elementwise):
@@ -116,9 +119,12 @@ class CudaSegment(KernelSegment):
                 raise self._failed(kind, first, error) from error
         self._steps = steps
 
-    def _give_words_back(self) -> None:
+    def _give_back(self) -> None:
+        """Give back what the launches of the binding before this one hold."""
         while self._words:
             self.memory.complaints.give_back(self._words.pop())
+        while self._described:
+            self._described.pop().close()
 
     def _launches(self, group: Group) -> Iterator[tuple[NodeView, Launched]]:
         made, first = generated(group), group.nodes[0]
@@ -159,6 +165,9 @@ class CudaSegment(KernelSegment):
         if isinstance(work, CopyWork):
             name = f"copy of {node.op_type}"
             return Copy(name, work.target, work.source, work.nbytes, stream)
+        if isinstance(work, ProductWork):
+            self._described.append(self.products.bind(work))
+            return self._described[-1]
         arguments = [
             self._word(node, given) if isinstance(given, Complaint) else given
             for given in work.arguments
@@ -281,7 +290,7 @@ class CudaSegment(KernelSegment):
     def close(self) -> None:
         """Wait for work in flight, then forget the launches; recordings are refused."""
         self.memory.gpu.drain()
-        self._give_words_back()
+        self._give_back()
         KernelSegment.close(self)
         self.bound, self.host, self._steps = {}, HostValues(), []
         self.binding += 1

@@ -15,23 +15,34 @@ from seamline.kernel_table import KernelTable
 from seamline.provider import NodeView
 from seamline.tensors import TensorType, ValueType
 from seamline_cuda import (
+    attention,
+    convolution,
+    convolution_transposed,
+    cumulating,
     cutting,
     filling,
     gathering,
     masking,
+    matmul,
+    normalizing,
+    normalizing_channels,
     padding,
+    pooling,
+    reductions,
     refusing,
     reshaping,
     resizing,
     scattering,
+    softmax,
     spreading,
     updating,
 )
 from seamline_cuda.elements import ELEMENTS
 from seamline_cuda.elementwise import LIMIT
 from seamline_cuda.formulas import FORMULAS, Formula, formula_of
+from seamline_cuda.works import LIBRARY
 
-__all__ = ["TABLE", "is_elementwise"]
+__all__ = ["LIBRARY", "TABLE", "is_elementwise"]
 
 TABLE = KernelTable("cuda", variant="generated")
 _OPERANDS = 12  #: of Max, Min and Sum
@@ -91,17 +102,27 @@ for _name, _formulas in FORMULAS.items():
         )(_described)
 
 # Families of operators; each module adds its own kernels.
-for _add in (
-    reshaping.add_to,
-    scattering.add_to,
-    cutting.add_to,
-    spreading.add_to,
-    gathering.add_to,
-    updating.add_to,
-    padding.add_to,
-    filling.add_to,
-    masking.add_to,
-    resizing.add_to,
-    refusing.add_to,
+for _family in (
+    attention,
+    convolution,
+    convolution_transposed,
+    cumulating,
+    cutting,
+    filling,
+    gathering,
+    masking,
+    matmul,
+    normalizing,
+    normalizing_channels,
+    padding,
+    pooling,
+    reductions,
+    refusing,
+    reshaping,
+    resizing,
+    scattering,
+    softmax,
+    spreading,
+    updating,
 ):
-    _add(TABLE)
+    _family.add_to(TABLE)

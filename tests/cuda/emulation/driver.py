@@ -58,7 +58,7 @@ class EmulatedDriver(Contexts, PageCalls, Copies, Launches, Submissions):
     def fail(self, name, nth=1, code="CUDA_ERROR_OUT_OF_MEMORY"):
         """Make the nth call of a function from now on give another result."""
         with self._lock:
-            self._failures[name] = (self.calls[name] + nth, Code[code])
+            self._failures[name] = (self.calls[name] + nth, getattr(Code, code))
 
     def left(self):
         """Count what was opened and not closed, by kind."""

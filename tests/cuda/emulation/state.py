@@ -11,6 +11,7 @@ from tests.cuda.emulation.pointers import IllegalAccessError
 from tests.cuda.emulation.results import RefusedError, require
 from tests.cuda.emulation.timeline import Timeline
 
+_RELAXED = 2  # the mode of a capture that forbids nothing
 DEFAULT_STREAMS = (0, 1, 2)  #: by their numbers: legacy, legacy, one for each thread
 
 
@@ -46,12 +47,15 @@ class State:
         require(self.contexts and self.retained, "CUDA_ERROR_INVALID_CONTEXT")
         if self.timeline.broken is not None:
             raise self.timeline.broken
-        if unsafe:
-            for stream in self.objects["stream"].values():
-                capture = stream.capture
-                if capture is not None and capture.thread == threading.get_ident():
-                    if capture.mode != 2:
-                        raise capture.refuse(f"{name} inside a capture")
+        capture = self._own_capture() if unsafe else None
+        if capture is not None and capture.mode != _RELAXED:
+            raise capture.refuse(f"{name} inside a capture")
+
+    def _own_capture(self):
+        for stream in list(self.objects["stream"].values()):
+            if stream.capture and stream.capture.thread == threading.get_ident():
+                return stream.capture
+        return None
 
     def add(self, kind, value):
         """Give a handle for something that was opened."""
