@@ -286,6 +286,10 @@ PADS = {
     "of one axis": padding("int8", "[2,3,2]", "[2,5,2]", [1, 1], axes=[-2]),
     "edges": padding("float", "[2,3]", "[4,6]", [1, 2, 1, 1], "edge"),
     "reflected": padding("double", "[2,4,3]", "[2,7,5]", [0, 1, 1, 0, 2, 1], "reflect"),
+    "reflected more than once": padding(
+        "float", "[3,1]", "[12,2]", [5, 0, 4, 1], "reflect"
+    ),
+    "wrapped more than once": padding("float", "[3]", "[11]", [7, 1], "wrap"),
     "wrapped": padding("uint8", "[3,4]", "[5,9]", [2, 3, 0, 2], "wrap"),
     "all of nothing": padding("float", "[0,2]", "[3,2]", [1, 0, 2, 0]),
     "by attributes": Case(

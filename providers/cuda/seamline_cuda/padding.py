@@ -43,6 +43,12 @@ class _Axis:
     def is_kept(self) -> bool:
         return self.before == 0 and self.length == self.size
 
+    @property
+    def is_near(self) -> bool:
+        """Tell whether no place lies outside by as much as the axis is long."""
+        after = self.length - self.before - self.size
+        return max(self.before, after) < self.size
+
 
 def pad(call: Call) -> Sequence[Work]:
     """Pad, or crop where a pad is negative."""
@@ -87,7 +93,8 @@ def _padded(
     dtype = x.kind.dtype
     filler = None if call.view.op_type == "CenterCropPad" else call.input(2)
     bits = np.array(value).astype(numpy_dtype(dtype)).tobytes()
-    kernel = pad_kernel(bytes_of(dtype), len(axes), mode)
+    near = mode in ("reflect", "wrap") and all(axis.is_near for axis in axes)
+    kernel = pad_kernel(bytes_of(dtype), len(axes), mode, near)
     arguments = (
         x.address, out.address, filler.address if filler is not None else out.address,
         count, int(filler is not None), int.from_bytes(bits, "little"),
@@ -112,27 +119,38 @@ def _joined(
     return found
 
 
-def _source(mode: str, axis: int, u: str) -> list[str]:
-    """Write where along its input axis an element comes from."""
-    at = f"from{axis}_{u}"
+def _source(mode: str, axis: int, u: str, near: bool) -> list[str]:
+    """
+    Write where along its input axis an element comes from.
+
+    ``near``: no place lies further outside than the axis is long, so that one step back
+    leads inside, and no division is needed.
+    """
+    at, n = f"from{axis}_{u}", f"n{axis}"
     lines = [f"{at} = np.int64(at{axis}_{u}) - before{axis}"]
     if mode == "edge":
-        return [*lines, f"{at} = min(max({at}, np.int64(0)), n{axis} - np.int64(1))"]
+        return [*lines, f"{at} = min(max({at}, np.int64(0)), {n} - np.int64(1))"]
+    if mode == "wrap" and near:
+        over = f"{at} - {n} if {at} >= {n} else {at}"
+        return [*lines, f"{at} = {at} + {n} if {at} < 0 else ({over})"]
     if mode == "wrap":
-        return [*lines, f"{at} = ({at} % n{axis} + n{axis}) % n{axis}"]
+        return [*lines, f"{at} = ({at} % {n} + {n}) % {n}"]
+    if mode == "reflect" and near:
+        lines.append(f"{at} = -{at} if {at} < 0 else {at}")
+        return [*lines, f"{at} = min({at}, np.int64(2) * {n} - np.int64(2) - {at})"]
     if mode == "reflect":
-        period = f"max(np.int64(2) * n{axis} - np.int64(2), np.int64(1))"
+        period = f"period{axis}_{u}"
         return [
             *lines,
-            f"period{axis}_{u} = {period}",
-            f"{at} = ({at} % period{axis}_{u} + period{axis}_{u}) % period{axis}_{u}",
-            f"{at} = min({at}, period{axis}_{u} - {at})",
-            f"{at} = min({at}, n{axis} - np.int64(1))",
+            f"{period} = max(np.int64(2) * {n} - np.int64(2), np.int64(1))",
+            f"{at} = ({at} % {period} + {period}) % {period}",
+            f"{at} = min({at}, {period} - {at})",
+            f"{at} = min({at}, {n} - np.int64(1))",
         ]
     return lines
 
 
-def pad_kernel(width: int, rank: int, mode: str) -> DeviceKernel:
+def pad_kernel(width: int, rank: int, mode: str, near: bool = False) -> DeviceKernel:
     """
     Give the kernel over elements of the result.
 
@@ -140,12 +158,12 @@ def pad_kernel(width: int, rank: int, mode: str) -> DeviceKernel:
     is such a value, the bits that stand for it where not, the result's inner sizes, and for
     every axis the input's size, what lies before it, and its step.
     """
-    name, stored = f"pad_{mode}_{rank}", STORED[width]
+    name, stored = f"pad_{mode}_{rank}" + ("_near" if near else ""), STORED[width]
 
     def load(u: str) -> list[str]:
         lines = position(f"i{u}", rank, u)
         for axis in range(rank):
-            lines += _source(mode, axis, u)
+            lines += _source(mode, axis, u, near)
         terms = [f"from{a}_{u} * step{a}" for a in range(rank)]
         place = " + ".join(terms) or "0"
         if mode != "constant" or not rank:
