@@ -20,6 +20,7 @@ from seamline_cuda import (
     normalizing,
     normalizing_channels,
     pooling,
+    ranking,
     reductions,
     reshaping,
     scattering,
@@ -94,5 +95,6 @@ for _add in (
     normalizing_channels.add_to,
     pooling.add_to,
     cumulating.add_to,
+    ranking.add_to,
 ):
     _add(TABLE)
