@@ -234,7 +234,7 @@ def _launched(
     ranking: Ranking, arguments: tuple[int, ...], blocks: int, handed: int
 ) -> KernelWork:
     """Give enough threads for two elements each."""
-    threads = min(max(_power(-(-handed // 2)), 32), 1024)
+    threads = min(max(_power(-(-handed // 2)), 32), 512)
     return KernelWork(ranking.kernel(), arguments, blocks * threads, threads, blocks)
 
 
