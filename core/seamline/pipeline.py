@@ -33,7 +33,7 @@ from seamline.provider import Provider
 from seamline.rerouting import Rerouting
 from seamline.runner import Runner
 from seamline.samples import weightless_feeds
-from seamline.seam_policy import SeamPolicy
+from seamline.seam_policy import SeamPolicy, check_form
 from seamline.tensors import ValueType
 from seamline.timings import Profile, Timings
 from seamline.variants import Variants
@@ -76,6 +76,7 @@ class Pipeline:
         fallback: Fallback = "error",
         seams: Literal["allow", "warn", "error"] = "allow",
         max_seams: int | None = None,
+        seam_form: Literal["auto", "eager", "mailbox", "host_node"] = "auto",
         limits: LoadLimits | None = None,
         programs: int = 8,
         record: bool = True,
@@ -99,6 +100,9 @@ class Pipeline:
             What happens where a named provider is unavailable, breaks the contract or
             cannot build what it claimed, and where no named provider claims a node:
             an error, or ``cpu`` takes over with or without a warning.
+        seam_form
+            How a recording makes its excursions to the host: the form that is cheapest by
+            its price, or one form wherever that is possible.
         programs
             Programs kept, one for each shape signature.
         record
@@ -125,6 +129,7 @@ class Pipeline:
         """
         _check_count(programs)
         policy = SeamPolicy(seams, max_seams)
+        check_form(seam_form)
         with ExitStack() as stack:
             ready = prepare(
                 stack, source, providers, pins=pins, fallback=fallback, limits=limits,
@@ -132,7 +137,7 @@ class Pipeline:
                 deadline=deadline, settings=settings, plugins=plugins,
             )  # fmt: skip
             notes = Notes(fallback == "warn")
-            capture = Capture(record, verify_capture)
+            capture = Capture(record, verify_capture, seam_form)
             variants = Variants(
                 ready.graph, ready.opened, ready.placement, policy, programs, capture
             )

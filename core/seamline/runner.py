@@ -107,6 +107,8 @@ class Runner:
             known=known,
             where=where,
             quarantined=engine.quarantined,
+            form=engine.capture.form,
+            never="" if engine.capture.record else "the session records nothing",
         )
 
     def latest(self) -> Program | None:

@@ -31,7 +31,16 @@ from seamline_cuda.works import KernelWork, Work
 
 __all__ = ["Prefixes", "add_to"]
 
-_DTYPES = ("float32", "float16", "bfloat16", "float64", "int32", "int64", "uint32", "uint64")
+_DTYPES = (
+    "float32",
+    "float16",
+    "bfloat16",
+    "float64",
+    "int32",
+    "int64",
+    "uint32",
+    "uint64",
+)
 _EACH = 4  # neighbours that a thread folds
 _MASK = "0xffffffff"
 
@@ -70,14 +79,20 @@ class Prefixes:
         fold = Fold((state,), (f"s {self.sign}= x{{u}}",), (f"s {self.sign}= o_s",))
         load = (f"x{{u}} = {self.wide.load('x[at{u}]')}",)
         parameters = (("x", self.wide.pointer), ("y", self.wide.pointer))
-        return RowProgram(self.name, parameters, (("x", self.wide.kind),), load, (fold,))
+        return RowProgram(
+            self.name, parameters, (("x", self.wide.kind),), load, (fold,)
+        )
 
     def kernel(self, geometry: Sequence[tuple[str, str]]) -> DeviceKernel:
         """Write the kernel; ``geometry`` has the parameters that say sizes and steps."""
         parameters = [("x", self.wide.pointer), ("y", self.wide.pointer)]
         parameters += [("rows", "int64"), ("n", "int64"), *geometry]
         if self.team.parts > 1:
-            parameters += [("parts", "int64"), ("part", "int64"), ("left_s", f"{self.wide.kind}*")]
+            parameters += [
+                ("parts", "int64"),
+                ("part", "int64"),
+                ("left_s", f"{self.wide.kind}*"),
+            ]
         walk = self._alone() if self.team.kind == "alone" else self._block()
         body = [*self._head(), *walk]
         names = ", ".join(name for name, _ in parameters)
@@ -87,8 +102,15 @@ class Prefixes:
 
     def _head(self) -> list[str]:
         parted = self.team.parts > 1
-        lines = [*places(self.team, parted), "live = row < rows", "row = row if live else np.int64(0)"]
-        lines += [*taken_apart("row", "row", self.ranks[0], "base"), f"carry = {self.start}"]
+        lines = [
+            *places(self.team, parted),
+            "live = row < rows",
+            "row = row if live else np.int64(0)",
+        ]
+        lines += [
+            *taken_apart("row", "row", self.ranks[0], "base"),
+            f"carry = {self.start}",
+        ]
         if not parted:
             return [*lines, "begin = np.int64(0)", "end = n if live else np.int64(0)"]
         # Parts are cut in the order of memory; those before in the order of the walk
@@ -107,7 +129,10 @@ class Prefixes:
         for u in range(_EACH):
             lines += [f"j{u} = {index} + {u}", f"at{u} = base", f"v{u} = {self.start}"]
             turned = f"n - 1 - j{u}" if self.reverse else f"j{u}"
-            inner = [f"t{u} = {turned}", *taken_apart(f"t{u}", "in", self.ranks[1], f"at{u}", f"_{u}")]
+            inner = [
+                f"t{u} = {turned}",
+                *taken_apart(f"t{u}", "in", self.ranks[1], f"at{u}", f"_{u}"),
+            ]
             inner += [f"at{u} = base + at{u}", f"v{u} = {self.wide.load(f'x[at{u}]')}"]
             lines += [f"if j{u} < end:", *(f"    {line}" for line in inner)]
         return lines
@@ -182,7 +207,11 @@ def _unfit(node: NodeView) -> str | None:
         return reason
     x, axis = node.tensor(0), node.constant(1)
     rank = len(x.shape or ()) if x is not None else 0
-    if axis is None or axis.size != 1 or axes_within((int(axis.reshape(-1)[0]),), rank) is None:
+    if (
+        axis is None
+        or axis.size != 1
+        or axes_within((int(axis.reshape(-1)[0]),), rank) is None
+    ):
         return f"its axis is {axis}, and its input has {rank} axes"
     return None
 

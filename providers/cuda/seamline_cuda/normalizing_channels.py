@@ -56,7 +56,9 @@ def _grouped(call: Call) -> Sequence[Work]:
     assert folds is not None
     wide, channels = wide_of(x.kind.dtype), x.shape[1]
     groups, size = _groups(node, channels), math.prod(x.shape[2:])
-    row = "where = row - np.int64(quotient32(np.uint32(row), np.uint32(groups))) * groups"
+    row = (
+        "where = row - np.int64(quotient32(np.uint32(row), np.uint32(groups))) * groups"
+    )
     # Before opset 21 scale and shift are by group.
     by_row = node.op_type == "InstanceNormalization" or node.since_version < 21
     u = "" if by_row else "{u}"
@@ -64,7 +66,11 @@ def _grouped(call: Call) -> Sequence[Work]:
     shift_kind, shift_load = _loaded(wide, shift.kind.dtype, f"shift[at_channel{u}]")
     across = "np.int64(quotient32(np.uint32(j{u}), np.uint32(size)))"
     channel = "where" if by_row else f"where * each + {across}"
-    lines = (f"at_channel{u} = {channel}", f"factor{u} = {scale_load}", f"added{u} = {shift_load}")
+    lines = (
+        f"at_channel{u} = {channel}",
+        f"factor{u} = {scale_load}",
+        f"added{u} = {shift_load}",
+    )
     value = f"(x{{u}} - mean) * inverse * factor{u} + added{u}"
     program = RowProgram(
         node.op_type.lower(),
@@ -102,10 +108,16 @@ def _unfit_groups(node: NodeView) -> str | None:
 
 def _unfit_stash(node: NodeView) -> str | None:
     stash = int(node.attributes.get("stash_type", 1))
-    return None if stash == 1 else f"stash_type {stash}; statistics are made in float32 (1)"
+    return (
+        None
+        if stash == 1
+        else f"stash_type {stash}; statistics are made in float32 (1)"
+    )
 
 
-def _unfit_parameters(node: NodeView, size: object, indices: Sequence[int]) -> str | None:
+def _unfit_parameters(
+    node: NodeView, size: object, indices: Sequence[int]
+) -> str | None:
     for index in indices:
         kind = node.tensor(index)
         if kind is None or kind.shape is None:
@@ -124,7 +136,9 @@ def _unfit_parameters(node: NodeView, size: object, indices: Sequence[int]) -> s
 def _unfit_batch(node: NodeView) -> str | None:
     if reason := rows_fit(node):
         return reason
-    if node.attributes.get("training_mode", 0) or any(node.has_output(i) for i in range(1, 5)):
+    if node.attributes.get("training_mode", 0) or any(
+        node.has_output(i) for i in range(1, 5)
+    ):
         return "training mode; inference would be accepted"
     if not node.attributes.get("spatial", 1):
         return "spatial is 0, statistics for each activation; one for each channel would be accepted"
@@ -142,9 +156,16 @@ def _by_batch(call: Call) -> Sequence[Work]:
     for name, view in zip(("scale", "shift", "means", "spreads"), given, strict=True):
         kind, loads[name] = _loaded(wide, view.kind.dtype, f"{name}[c{{u}}]")
         parameters.append((name, kind))
-    parameters += [("y", wide.pointer), ("epsilon", wide.kind), ("channels", "int64"), ("size", "int64")]
+    parameters += [
+        ("y", wide.pointer),
+        ("epsilon", wide.kind),
+        ("channels", "int64"),
+        ("size", "int64"),
+    ]
     root = wide.call("fsqrt_rn", f"{loads['spreads']} + epsilon")
-    value = f"(x{{u}} - {loads['means']}) * ({loads['scale']} / {root}) + {loads['shift']}"
+    value = (
+        f"(x{{u}} - {loads['means']}) * ({loads['scale']} / {root}) + {loads['shift']}"
+    )
     program = RowProgram(
         "batchnormalization",
         tuple(parameters),

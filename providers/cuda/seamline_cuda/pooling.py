@@ -120,7 +120,9 @@ def _pooled(call: Call) -> Sequence[Work]:
     window = _window(call)
     text = pool_text(call.view, x.kind.dtype, len(window.sizes))
     fields = dict(zip(PER_AXIS, _FIELDS, strict=True))
-    axes = [getattr(window, fields[what])[a] for a in range(text.rank) for what in PER_AXIS]
+    axes = [
+        getattr(window, fields[what])[a] for a in range(text.rank) for what in PER_AXIS
+    ]
     signature = tuple(kind for _, kind in text.all_parameters())
     kernel = DeviceKernel(text.name, text.written(), signature)
     arguments = (x.address, *(view.address for view in outs), count, *axes)

@@ -76,7 +76,9 @@ class PoolText:
         for a in reversed(range(self.rank)):
             over = f"np.int64(quotient32(np.uint32({left}), np.uint32(out{a})))"
             lines.append(f"over{a} = {over}")
-            lines.append(f"first{a} = ({left} - over{a} * out{a}) * stride{a} - begin{a}")
+            lines.append(
+                f"first{a} = ({left} - over{a} * out{a}) * stride{a} - begin{a}"
+            )
             left = f"over{a}"
         whole = " * ".join(f"size{a}" for a in range(self.rank))
         return [*lines, f"plane = {left}", f"base = plane * ({whole})"]
@@ -95,7 +97,12 @@ class PoolText:
             inside = "at0"
             for a in range(1, self.rank):
                 inside = f"({inside}) * size{a} + at{a}"
-            return [f"inside = {inside}", "at = base + inside", f"v = {self.load}", *self.tap]
+            return [
+                f"inside = {inside}",
+                "at = base + inside",
+                f"v = {self.load}",
+                *self.tap,
+            ]
         return [
             f"for k{axis} in range(kernel{axis}):",
             f"    at{axis} = first{axis} + k{axis} * dilation{axis}",

@@ -65,7 +65,10 @@ def row_work(
 
 
 def parts_work(
-    program: RowProgram, folds: Folds, arguments: Sequence[float | Complaint], call: Call
+    program: RowProgram,
+    folds: Folds,
+    arguments: Sequence[float | Complaint],
+    call: Call,
 ) -> tuple[KernelWork, int]:
     """
     Give the work that folds parts of rows which several blocks share, and where it is left.
@@ -79,7 +82,10 @@ def parts_work(
 
 
 def _given(
-    program: RowProgram, folds: Folds, arguments: Sequence[float | Complaint], call: Call
+    program: RowProgram,
+    folds: Folds,
+    arguments: Sequence[float | Complaint],
+    call: Call,
 ) -> tuple[float | Complaint, ...]:
     """Give the arguments of every kernel of a program."""
     team = _team(folds)
