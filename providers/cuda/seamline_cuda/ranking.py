@@ -115,7 +115,10 @@ def _power(number: int) -> int:
 
 def _found(dtype: str, largest: bool, outputs: Sequence[str]) -> RowProgram:
     """Give the program that finds the first behind the last one found, k times."""
-    states = State("best", "int64", least_key(dtype)), State("where", "int64", "np.int64(-1)")
+    states = (
+        State("best", "int64", least_key(dtype)),
+        State("where", "int64", "np.int64(-1)"),
+    )
     behind = "x{u} < last or (x{u} == last and j{u} > last_at)"
     step = (
         f"if ({behind}) and (where < 0 or x{{u}} > best):",
@@ -167,7 +170,10 @@ def _axis(node: NodeView, rank: int) -> int | None:
 
 def _split(node: NodeView) -> Split | None:
     """Take k from the results' sizes, which are known even where k is computed."""
-    sizes, out = sizes_of(node, 0), next((k for k in node.outputs if k is not None), None)
+    sizes, out = (
+        sizes_of(node, 0),
+        next((k for k in node.outputs if k is not None), None),
+    )
     if sizes is None or not isinstance(out, TensorType) or not out.is_sized:
         return None
     axis = _axis(node, len(sizes))
@@ -213,7 +219,10 @@ def _kernels(
     start = call.workspace.address if call.workspace is not None else 0
     pairs = [split.left, split.rows * split.room if split.room > SHARED else 0]
     pool = start + split.left * _PAIR
-    spaces = [(at, at + n * 8) if n else (0, 0) for at, n in zip((start, pool), pairs, strict=True)]
+    spaces = [
+        (at, at + n * 8) if n else (0, 0)
+        for at, n in zip((start, pool), pairs, strict=True)
+    ]
     arguments = (
         *addresses, *spaces[0], *spaces[1],
         split.length, split.k, split.inner, split.parts, split.part, split.room,

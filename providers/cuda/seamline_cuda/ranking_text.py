@@ -66,7 +66,9 @@ class Ranking:
         """Write it."""
         pointer = pointer_of(self.dtype)
         parameters = [("x", pointer)]
-        parameters += [(name, "int64*" if name == "places" else pointer) for name in self.outputs]
+        parameters += [
+            (name, "int64*" if name == "places" else pointer) for name in self.outputs
+        ]
         parameters += [("left_key", "int64*"), ("left_at", "int64*"), ("pool_key", "int64*"), ("pool_at", "int64*")]  # fmt: skip
         numbers = ("n", "k", "inner", "parts", "part", "room")
         parameters += [(name, "int64") for name in numbers]
@@ -74,7 +76,9 @@ class Ranking:
         if not self.leaves:
             body += [*_ordered(), *self._written()]
         names = ", ".join(name for name, _ in parameters)
-        text = f"def {self.name}({names}):\n" + "".join(f"    {line}\n" for line in body)
+        text = f"def {self.name}({names}):\n" + "".join(
+            f"    {line}\n" for line in body
+        )
         return DeviceKernel(self.name, text, tuple(kind for _, kind in parameters))
 
     def _head(self) -> list[str]:
@@ -89,7 +93,10 @@ class Ranking:
                 "last = first + k",
             ]  # fmt: skip
         else:
-            lines += ["begin = np.int64(0)", f"end = {'parts * k' if self.candidates else 'n'}"]
+            lines += [
+                "begin = np.int64(0)",
+                f"end = {'parts * k' if self.candidates else 'n'}",
+            ]
             lines += self._pool()
         outer = "np.int64(quotient32(np.uint32(row), np.uint32(inner)))"
         lines += [f"outer = {outer}", "base = outer * n * inner + (row - outer * inner)",
@@ -98,15 +105,25 @@ class Ranking:
 
     def _pool(self) -> list[str]:
         if not self.room:
-            return ["keys = pool_key", "ats = pool_at", "first = row * room", "last = first + room"]
-        made = [f"{name} = cuda.shared.array({self.room}, np.int64)" for name in ("keys", "ats")]
+            return [
+                "keys = pool_key",
+                "ats = pool_at",
+                "first = row * room",
+                "last = first + room",
+            ]
+        made = [
+            f"{name} = cuda.shared.array({self.room}, np.int64)"
+            for name in ("keys", "ats")
+        ]
         return [*made, "first = np.int64(0)", "last = room"]
 
     def _loaded(self) -> list[str]:
         """Make ``key`` and ``at`` of the element ``i``."""
         if self.candidates:
             return ["key = left_key[row * end + i]", "at = left_at[row * end + i]"]
-        lines = key_lines(self.dtype, "x[base + i * inner]", "key", largest=self.largest)
+        lines = key_lines(
+            self.dtype, "x[base + i * inner]", "key", largest=self.largest
+        )
         return [*lines, "at = i"]
 
     def _each(self, body: Sequence[str]) -> list[str]:
@@ -115,12 +132,20 @@ class Ranking:
 
     def _all(self) -> list[str]:
         """Take every element."""
-        return [*self._each(["keys[first + i] = key", "ats[first + i] = at"]), *self._filled("end")]
+        return [
+            *self._each(["keys[first + i] = key", "ats[first + i] = at"]),
+            *self._filled("end"),
+        ]
 
     def _filled(self, count: str) -> list[str]:
         """Fill what is left of the room with what comes last."""
         inside = [f"keys[i] = {least_key(self.dtype)}", "ats[i] = n", "i += width"]
-        return [f"i = first + {count} + t", "while i < last:", *_inside(inside), "cuda.syncthreads()"]
+        return [
+            f"i = first + {count} + t",
+            "while i < last:",
+            *_inside(inside),
+            "cuda.syncthreads()",
+        ]
 
     def _picked(self) -> list[str]:
         """Find the k-th key, then gather all up to it, in any order."""
@@ -155,7 +180,11 @@ class Ranking:
 
     def _digit(self, agrees: str, digit: str, learn: str) -> list[str]:
         """Learn the next byte of the last key that is wanted."""
-        counted = [f"if {agrees}:", f"    digit = {digit}", "    cuda.atomic.add(counts, digit, 1)"]
+        counted = [
+            f"if {agrees}:",
+            f"    digit = {digit}",
+            "    cuda.atomic.add(counts, digit, 1)",
+        ]
         return [
             "shift -= 8", "i = t", f"while i < {_DIGITS}:", "    counts[i] = 0", "    i += width",
             "cuda.syncthreads()", *self._each(counted), "cuda.syncthreads()",
@@ -199,7 +228,13 @@ def _ordered() -> list[str]:
         "    keys[low] = b", "    keys[high] = a", "    ats[low] = b_at", "    ats[high] = a_at",
         "i += width",
     ]  # fmt: skip
-    step = ["i = t", "while i < room >> 1:", *_inside(exchange), "cuda.syncthreads()", "half = half >> 1"]
+    step = [
+        "i = t",
+        "while i < room >> 1:",
+        *_inside(exchange),
+        "cuda.syncthreads()",
+        "half = half >> 1",
+    ]
     return [
         "size = np.int64(2)", "while size <= room:",
         *_inside(["half = size >> 1", "while half > 0:", *_inside(step), "size = size << 1"]),
