@@ -162,7 +162,7 @@ class Ranking:
             "counter = cuda.shared.array(1, np.int32)", "if t == 0:", "    counter[0] = 0",
             "need = min(k, end - begin)", "left = need", "prefix = np.int64(0)", "behind = np.int64(0)",
             "found = 0", f"shift = np.int64({bits})",
-            f"while shift > 0 and found == 0 and need > 0:",
+            "while shift > 0 and found == 0 and need > 0:",
             *_inside(self._digit(
                 f"shift == {bits - 8} or key >> (shift + 8) == prefix",
                 f"(key >> shift) + 128 if shift == {bits - 8} else (key >> shift) & 255",
