@@ -171,6 +171,7 @@ def _input(where: str, kind: ValueType | None) -> _Input:
 
 def _read(declared: _Input, value: Any, memories: Mapping[Device, Memory]) -> Any:
     """Give a value in plain form; most are, and are told by the first line."""
+    array: Any
     if type(value) is np.ndarray and value.dtype == declared.dtype:
         array = plain(value)
     elif (
