@@ -15,7 +15,7 @@ import types
 import numpy as np
 from tests.cuda.emulation.definitions import PLAIN
 from tests.cuda.emulation.lockstep import Block
-from tests.cuda.emulation.names import COLLECTIVE, Names, Place
+from tests.cuda.emulation.names import COLLECTIVE, WARP, Names, Place
 from tests.cuda.emulation.pointers import Arrays, Pointer
 
 
@@ -48,16 +48,20 @@ def launched(kernel, arguments, memory, grid, block):
     draw = random.Random(kernel.name)
     blocks = list(itertools.product(*map(range, grid[::-1])))
     draw.shuffle(blocks)
-    ranked = draw.sample(list(enumerate(places)), len(places))
+    ranks = range(len(places))
+    warps = [
+        draw.sample(ranks[first : first + WARP], len(ranks[first : first + WARP]))
+        for first in draw.sample(ranks[::WARP], len(ranks[::WARP]))
+    ]
     with np.errstate(all="ignore"):
         for z, y, x in blocks:
             names.blockIdx = Place(x, y, z)
             if in_step:
                 names.shared_memory.clear()
-                Block(names, function, given, places, draw).run()
+                Block(names, function, given, places, warps).run()
                 continue
-            for rank, place in ranked:
-                names.rank, names.threadIdx = rank, place
+            for rank in itertools.chain.from_iterable(warps):
+                names.rank, names.threadIdx = rank, places[rank]
                 function(*given)
 
 
