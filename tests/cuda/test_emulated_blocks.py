@@ -179,6 +179,7 @@ RACES = {
     "written while others read": "s[t] = x[t]\ncuda.syncthreads()\nv = s[(t + 40) % 64]\ns[t] = v",
     "two values at one place": "s[0] = x[t] + t",
     "a shuffle is no barrier": "s[t] = x[t]\ncuda.shfl_xor_sync(0xFFFFFFFF, x[t], 1)\nout[t] = s[t ^ 1]",
+    "an atomic change, then a read": "s[t] = 0\ncuda.syncthreads()\ncuda.atomic.add(s, t // 2, 1)\nout[t] = s[0]",
     "a warp's barrier between warps": "s[t] = x[t]\ncuda.syncwarp()\nout[t] = s[(t + 32) % 64]",
 }
 ORDERED = {
@@ -186,6 +187,7 @@ ORDERED = {
     "a warp's barrier": "s[t] = x[t]\ncuda.syncwarp()\nout[t] = s[t ^ 1]",
     "lanes read, then one writes": "s[t] = x[t]\ncuda.syncthreads()\nv = s[t // 32 * 32]\ncuda.syncwarp()\nif t % 32 == 3:\n    s[t // 32 * 32] = v",
     "one value by all": "s[0] = 1\ncuda.syncthreads()\nout[t] = s[0]",
+    "atomic changes by all": "s[t] = 0\ncuda.syncthreads()\ncuda.atomic.add(s, 0, 1)\ncuda.syncthreads()\nout[t] = s[0]",
     "its own element": "s[t] = x[t]\ns[t] = s[t] + 1\nout[t] = s[t]",
 }
 

@@ -129,6 +129,8 @@ class Atomic:
 
     @staticmethod
     def _changed(array, index, new):
+        if isinstance(array, Shared):
+            return array.changed(index, new)
         old = array[index]
         array[index] = new(old)
         return old

@@ -20,16 +20,17 @@ class RaceError(Exception):
 class Shared(Checked):
     """What ``cuda.shared.array`` gives to every thread of a block."""
 
-    __slots__ = ("_names", "_read", "_written")
+    __slots__ = ("_atomic", "_names", "_read", "_written")
 
     def __init__(self, shape, dtype, where, names):
         super().__init__(shape, dtype, where)
-        self._names, self._written, self._read = names, {}, {}
+        self._names, self._written, self._read, self._atomic = names, {}, {}, {}
 
     def __getitem__(self, index):
         at = self._in(index)
         rank, now = self._now()
         self._ordered(at, self._written.get(at), rank, now, "written", "reads")
+        self._ordered(at, self._atomic.get(at), rank, now, "changed", "reads")
         readers = self._read.setdefault(at, {})
         other = readers.get(rank >> 5)
         several = other is not None and other[1:] == now and other[0] != rank
@@ -41,10 +42,25 @@ class Shared(Checked):
         rank, now = self._now()
         if self._values[at] != value:
             self._ordered(at, self._written.get(at), rank, now, "written", "writes")
+        self._ordered(at, self._atomic.get(at), rank, now, "changed", "writes")
         for warp, reader in self._read.pop(at, {}).items():
             self._ordered(at, reader, rank, now, "read", "writes", warp)
         self._written[at] = (rank, *now)
         super().__setitem__(index, value)
+
+    def changed(self, index, new):
+        """Change an element atomically; other atomic changes are ordered with it."""
+        at = self._in(index)
+        rank, now = self._now()
+        self._ordered(at, self._written.get(at), rank, now, "written", "changes")
+        for warp, reader in self._read.get(at, {}).items():
+            self._ordered(at, reader, rank, now, "read", "changes", warp)
+        other = self._atomic.get(at)
+        several = other is not None and other[1] == now[0] and other[0] != rank
+        self._atomic[at] = (-1 if several else rank, *now)
+        old = self._values[at]
+        super().__setitem__(index, new(old))
+        return old
 
     def _now(self):
         names = self._names
