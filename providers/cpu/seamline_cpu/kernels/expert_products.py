@@ -15,20 +15,18 @@ from seamline.provider import Array
 from seamline_cpu.commands import bind
 from seamline_cpu.huge_pages import huge
 from seamline_cpu.kernels.expert_commands import (
-    SLOTS,
     WIDE,
-    float_products,
-    int8_products,
+    few_products,
     quantised,
     widened,
 )
 from seamline_cpu.kernels.expert_pieces import (
     FROM_ROWS,
-    PIECE_SLOTS,
     in_pieces,
     unpacked_products,
 )
 from seamline_cpu.kernels.expert_routing import PRODUCTS, Routes
+from seamline_cpu.kernels.expert_turns import SLOTS
 from seamline_cpu.kernels.nbits_codebooks import factor_of
 from seamline_cpu.kernels.nbits_layout import (
     GROUP,
@@ -191,7 +189,7 @@ class Layer:
             values, keep = {"x": wide.ctypes.data, "x_pitch": wide.strides[0]}, wide
             what = widened(self.vectors, kind)
         keep = (a, order, keep)
-        arguments = _arguments(SLOTS, like, **where, **values)
+        arguments = _arguments(like, **where, **values)
         runs: list[Run] = [bind(what, arguments, shares, keep=keep)]
         if not self.unpacks:
             return Rows(values, {}, runs, keep)
@@ -199,7 +197,7 @@ class Layer:
         # Rows past the last are read by its tile, and never written: zeros, as memory is new.
         held = huge(-(-packed.depth // piece) * rows * (piece + APART) * 4)
         pieces = {"x": held.ctypes.data, "x_rows": rows, "depth": packed.depth}
-        arguments = _arguments(PIECE_SLOTS, like, **where, **pieces)
+        arguments = _arguments(like, **where, **pieces)
         what, keep = in_pieces(self.vectors, kind, piece), (keep, held)
         runs.append(bind(what, arguments, shares, keep=keep))
         return Rows(values, pieces, runs, keep)
@@ -235,17 +233,17 @@ class Layer:
             "bias": bias.ctypes.data, "b_pitch": bias.strides[0], "y": y.ctypes.data,
         }  # fmt: skip
         arguments = _arguments(
-            SLOTS, weights, next_at=routes.counters[number].ctypes.data,
+            weights, next_at=routes.counters[number].ctypes.data,
             y_pitch=y.strides[0], per=max(1, panels // WIDE),
             most=self._from_rows - 1 if self.unpacks else m, **where, **rows.values,
         )  # fmt: skip
-        make = int8_products if self.int8 else float_products
+        what = few_products(self.vectors, packed.form, self.int8)
         keep = (rows.keep, weights, bias, y, routes)
-        few = bind(make(self.vectors, packed.form), arguments, shares, keep=keep)
+        few = bind(what, arguments, shares, keep=keep)
         if not self.unpacks:
             return [few]
         at = routes.counters[PRODUCTS + number].ctypes.data
-        where |= {"next_at": at, **rows.pieces}
+        where |= {"next_at": at, "least": self._from_rows, "most": m, **rows.pieces}
         return [few, self._unpacked(weights, panels, shares, where, keep)]
 
     def _unpacked(
@@ -263,7 +261,7 @@ class Layer:
         stride = 4 * piece * columns + 64  # a cache line apart
         scratch = huge(shares * stride)
         arguments = _arguments(
-            PIECE_SLOTS, weights, scratch=scratch.ctypes.data, stride=stride,
+            weights, scratch=scratch.ctypes.data, stride=stride,
             per=max(1, min(fits.most, panels * GROUP // columns)), block=packed.block, **where,
         )  # fmt: skip
         what = unpacked_products(self.vectors, packed.form, piece, fits.wide)
@@ -284,11 +282,11 @@ def _quantised_room(m: int, packed: Packed) -> tuple[dict[str, int], object]:
     return values, (codes, scales, totals)
 
 
-def _arguments(slots: tuple[str, ...], weights: Experts, **values: int) -> Array:
+def _arguments(weights: Experts, **values: int) -> Array:
     """Give a command's arguments, those among them that say where weights are."""
-    a = np.zeros(len(slots), np.int64)
+    a = np.zeros(len(SLOTS), np.int64)
     where = weights_of(weights.packed)
     groups = weights.rows // GROUP
     where |= {"n": weights.n, "groups": groups, "expert": groups * where["across"]}
-    fill(a, slots, **where, **values)
+    fill(a, SLOTS, **where, **values)
     return a
