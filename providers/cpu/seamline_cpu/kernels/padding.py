@@ -18,6 +18,8 @@ from seamline_cpu.binding import (
     in_order,
     integers,
 )
+from seamline_cpu.kernels.fitting import all_of
+from seamline_cpu.kernels.recorded import known, moved
 from seamline_cpu.table import TABLE
 
 __all__ = ["ZERO_FILLED"]
@@ -26,7 +28,9 @@ __all__ = ["ZERO_FILLED"]
 ZERO_FILLED = NUMBERS + BOOL + FLOATS_8[:-1]
 
 
-@TABLE.kernel("Pad", since=(2, 2), dtypes=ANY)
+@TABLE.kernel(
+    "Pad", since=(2, 2), dtypes=ANY, not_capturable=all_of(moved, known(1, 3))
+)
 def pad_by_attributes(call: Call) -> Run:
     """Pad, or crop where a pad is negative, by attributes."""
     x, out = call.inputs[0], call.outputs[0]
@@ -34,7 +38,13 @@ def pad_by_attributes(call: Call) -> Run:
     return _pad(x, out, call.attr("pads"), call.attr("mode", "constant"), value)
 
 
-@TABLE.kernel("Pad", since=11, dtypes=ANY, host_inputs={1, 3})
+@TABLE.kernel(
+    "Pad",
+    since=11,
+    dtypes=ANY,
+    host_inputs={1, 3},
+    not_capturable=all_of(moved, known(1, 3)),
+)
 def pad_by_inputs(call: Call) -> Run:
     """Pad, or crop where a pad is negative, by inputs; the fill is 0 unless given."""
     x, out = call.inputs[0], call.outputs[0]

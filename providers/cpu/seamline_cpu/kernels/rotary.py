@@ -8,6 +8,7 @@ from seamline.kernels import Call, Run
 from seamline.provider import Array, NodeView
 from seamline_cpu.kernels.attention_fitting import unfit_rotary
 from seamline_cpu.kernels.fitting import all_of
+from seamline_cpu.kernels.recorded import only
 from seamline_cpu.kernels.rotary_commands import bind_rotation
 from seamline_cpu.kernels.rows import threads_of
 from seamline_cpu.table import TABLE
@@ -89,7 +90,13 @@ def _rank_3_heads(view: NodeView) -> str | None:
 REFUSED = all_of(_rank_3_heads, unfit_rotary(1, 2, 3))
 
 
-@TABLE.kernel("RotaryEmbedding", since=23, dtypes=FLOAT_KINDS, when=REFUSED)
+@TABLE.kernel(
+    "RotaryEmbedding",
+    since=23,
+    dtypes=FLOAT_KINDS,
+    when=REFUSED,
+    not_capturable=only(*FLOAT_KINDS),
+)
 def rotary_embedding(call: Call) -> Run:
     """Bind RotaryEmbedding-23; without positions the caches are (B, S, half)."""
     return _bind(call, call.input(1), call.input(2), call.input(3), 0)
@@ -105,7 +112,7 @@ def _packed(view: NodeView) -> str | None:
 
 @TABLE.kernel(
     "RotaryEmbedding", domain="com.microsoft", dtypes=FLOAT_KINDS,
-    when=all_of(_packed, unfit_rotary(2, 3, 1)),
+    when=all_of(_packed, unfit_rotary(2, 3, 1)), not_capturable=only(*FLOAT_KINDS),
 )  # fmt: skip
 def contrib_rotary_embedding(call: Call) -> Run:
     """Bind onnxruntime's form: positions second, (1) being where every row starts."""

@@ -19,7 +19,9 @@ from seamline_cpu.binding import (
     in_order,
     integers,
 )
+from seamline_cpu.kernels.fitting import all_of
 from seamline_cpu.kernels.padding import ZERO_FILLED
+from seamline_cpu.kernels.recorded import known, moved
 from seamline_cpu.kernels.rows import threads_of
 from seamline_cpu.table import TABLE
 
@@ -28,7 +30,9 @@ __all__: list[str] = []
 # --- Slice ----------------------------------------------------------------------------
 
 
-@TABLE.kernel("Slice", since=(1, 1), dtypes=ANY)
+@TABLE.kernel(
+    "Slice", since=(1, 1), dtypes=ANY, not_capturable=all_of(moved, known(1, 2, 3, 4))
+)
 def slice_by_attributes(call: Call) -> Run:
     """Cut by attributes, with steps of 1."""
     starts, ends = call.attr("starts"), call.attr("ends")
@@ -37,7 +41,13 @@ def slice_by_attributes(call: Call) -> Run:
     return copying(call.inputs[0][(..., *found)], call.outputs[0], threads)
 
 
-@TABLE.kernel("Slice", since=10, dtypes=ANY, host_inputs={1, 2, 3, 4})
+@TABLE.kernel(
+    "Slice",
+    since=10,
+    dtypes=ANY,
+    host_inputs={1, 2, 3, 4},
+    not_capturable=all_of(moved, known(1, 2, 3, 4)),
+)
 def slice_by_inputs(call: Call) -> Run:
     """Cut by inputs: one copy of a view, made at build where they are constant."""
     x, out = call.inputs[0], call.outputs[0]
@@ -87,13 +97,21 @@ def _walk(size: int, start: int, end: int, step: int) -> slice:
 # --- Split, Concat --------------------------------------------------------------------
 
 
-@TABLE.kernel("Split", since=(2, 11), dtypes=ANY)
+@TABLE.kernel(
+    "Split", since=(2, 11), dtypes=ANY, not_capturable=all_of(moved, known(1))
+)
 def split_by_attribute(call: Call) -> Run:
     """Cut into parts of the sizes in the attribute, or equal ones."""
     return _split(call, call.attr("split"))
 
 
-@TABLE.kernel("Split", since=13, dtypes=ANY, host_inputs={1})
+@TABLE.kernel(
+    "Split",
+    since=13,
+    dtypes=ANY,
+    host_inputs={1},
+    not_capturable=all_of(moved, known(1)),
+)
 def split_by_input(call: Call) -> Run:
     """Cut into parts of the sizes in the input, or equal ones."""
     return from_host(call, [1], lambda given: _split(call, integers(given)))
@@ -146,7 +164,7 @@ def equal_parts(size: int, count: int, *, uneven: bool) -> tuple[int, ...]:
     return (*[part] * (count - 1), rest)
 
 
-@TABLE.kernel("Concat", since=4, dtypes=ANY)
+@TABLE.kernel("Concat", since=4, dtypes=ANY, not_capturable=moved)
 def concat(call: Call) -> Run:
     """Join along an axis: a copy of each part to where it belongs."""
     out = call.outputs[0]
