@@ -22,7 +22,7 @@ import numpy as np
 from tests.bench.measuring import alternating, machine, table, write_record
 from tests.core.toys import model
 from tests.cuda.plain import groups_of
-from tests.gpu.rig import FILL, Rig
+from tests.gpu.rig import APPEND, FILL, Rig
 
 import seamline_cuda.plugin
 from seamline.pipeline import Pipeline
@@ -165,6 +165,50 @@ def copies(rig):
     return table(("bytes", *found), rows)
 
 
+def lasting(rig):
+    """Count what 10,000 replays leave, while their cache grows and gets other pages."""
+    width, rows, cycles = rig.granule // 16, 64, 160
+    cache = GrowingRange(rig.arena, 16 * rig.granule)
+    row, length = rig.memory.allocate(4 * width), rig.memory.allocate(8)
+    transfers, stream = rig.memory.transfers, rig.gpu.compute
+    append = rig.launch(
+        APPEND, cache.address, row.address, length.address, width, blocks=1
+    )
+    cache.grow(rig.granule)
+    with rig.memory.gate.capture("bench"), rig.gpu.here(), stream.captured() as made:
+        append()
+    graph, got, before, wrong, held = made[0], np.empty((rows, width), np.float32), 0, 0, None  # fmt: skip
+    start = time.perf_counter()
+    for cycle in range(1, cycles + 1):
+        transfers.write(row.address, np.full(width, cycle, np.float32))
+        transfers.write(length.address, np.zeros(1, np.int64))
+        for step in range(rows):
+            cache.grow((step + 1) * width * 4)
+            with rig.gpu.here():
+                graph.launch(stream)
+        transfers.read(cache.address, got)
+        wrong += int(np.count_nonzero(got != cycle))
+        cache.shrink(0)
+        if held is None:
+            held, before = rig.memory.gauges(), rig.gpu.free_bytes()
+    spent = time.perf_counter() - start
+    after = rig.gpu.free_bytes()
+    counted = [
+        ("replays", cycles * rows),
+        ("granules mapped and unmapped", cycles * 16),
+        ("values that differ from an append's one by one", wrong),
+        ("bytes of content, mapped, owned: after the first cycle", f"{held.content}, {held.mapped}, {held.owned}"),
+        ("the same after the last", "{0.content}, {0.mapped}, {0.owned}".format(rig.memory.gauges())),
+        ("bytes that the driver has less at the end", before - after),
+        ("seconds", f"{spent:.1f}"),
+    ]  # fmt: skip
+    with rig.gpu.here():
+        graph.close()
+    for resource in (row, length, cache):
+        resource.close()
+    return table(("what", ""), counted)
+
+
 def sessions():
     """Time a session's run and its parts."""
     session = opened(CHAIN)
@@ -244,6 +288,7 @@ def main():
     made, gain = launches(rig)
     sections = ["## Launches", made, gain, "## Pages", commits(rig), "## Copies", copies(rig)]  # fmt: skip
     sections += ["## Elementwise kernels", elements(rig)]
+    sections += ["## Replays while a cache grows", lasting(rig)]
     rig.close()
     sections += ["## Sessions", sessions(), "## Starts", starts()]
     print("\n\n".join(sections))

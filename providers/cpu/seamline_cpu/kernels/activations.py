@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from seamline.fitting import all_of
 from seamline.kernels import Call, Run
 from seamline.provider import Array
 from seamline.tensors import FLOATS, NUMBERS, SIGNED
@@ -14,7 +15,6 @@ from seamline_cpu.kernels import formulas
 from seamline_cpu.kernels.activation_commands import FORMULAS
 from seamline_cpu.kernels.broadcast_commands import UNARY, bind_unary
 from seamline_cpu.kernels.elementwise import COMPILED
-from seamline_cpu.kernels.fitting import all_of
 from seamline_cpu.kernels.pointwise import (
     COMPILED_FROM,
     Formula,

@@ -7,13 +7,13 @@ import functools
 import numpy as np
 import onnx_ir as ir
 
+from seamline.fitting import all_of
 from seamline.kernels import Call, Run
 from seamline.provider import NodeView
 from seamline.tensors import ANY, dtype_name, numpy_dtype
 from seamline_cpu.binding import same_bytes
 from seamline_cpu.kernels.cast_commands import CAST, bind_cast
 from seamline_cpu.kernels.conversions import converter, is_direct
-from seamline_cpu.kernels.fitting import all_of
 from seamline_cpu.kernels.pointwise import (
     BLOCK,
     MOVING_FROM,

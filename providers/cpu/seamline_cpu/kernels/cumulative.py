@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from seamline.fitting import all_of
 from seamline.kernels import Call, Run
 from seamline.provider import Array
 from seamline.tensors import FLOATS
 from seamline_cpu.atomics import floats, ints, longs
 from seamline_cpu.commands import bind, command
-from seamline_cpu.kernels.fitting import all_of
 from seamline_cpu.kernels.recorded import known, only
 from seamline_cpu.table import TABLE
 

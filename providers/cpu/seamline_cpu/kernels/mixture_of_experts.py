@@ -19,6 +19,7 @@ from collections.abc import Callable
 import attrs
 import numpy as np
 
+from seamline.fitting import all_of
 from seamline.kernels import Call, Run
 from seamline.provider import Array, NodeView, View
 from seamline.tensors import TensorType, ValueType
@@ -41,7 +42,6 @@ from seamline_cpu.kernels.expert_products import (
 from seamline_cpu.kernels.expert_routing import (
     bind_routing,
 )
-from seamline_cpu.kernels.fitting import all_of
 from seamline_cpu.kernels.gathering import unpacked
 from seamline_cpu.kernels.nbits_choice import choice, forced_by, is_int8
 from seamline_cpu.kernels.nbits_layout import packed_nbytes

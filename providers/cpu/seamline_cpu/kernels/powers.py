@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from seamline.fitting import all_of
 from seamline.kernels import Call, Run
 from seamline.provider import Array, NodeView
 from seamline.tensors import FLOATS, INTEGERS
 from seamline_cpu.binding import filling, same_bytes
 from seamline_cpu.kernels.broadcast_commands import bind_unary
-from seamline_cpu.kernels.fitting import all_of
 from seamline_cpu.kernels.pointwise import ARITHMETIC_FROM, Formula, bind_ufunc
 from seamline_cpu.kernels.recorded import OF_FLOAT32, in_python, known
 from seamline_cpu.table import TABLE

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from seamline.fitting import all_of
 from seamline.kernels import Call, Run
 from seamline.provider import Array, NodeView
 from seamline.tensors import dtype_name, numpy_dtype
 from seamline_cpu.kernels.conversions import to_float8
-from seamline_cpu.kernels.fitting import all_of
 from seamline_cpu.kernels.granules import granules, in_rows
 from seamline_cpu.kernels.linear_commands import bind_dequantized, bind_quantized
 from seamline_cpu.kernels.pointwise import (

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from seamline.fitting import Check
 from seamline.provider import NodeView
 from seamline_cpu.instruction_sets import converts_half
-from seamline_cpu.kernels.fitting import Check
 from seamline_cpu.table import IN_PYTHON
 
 __all__ = [

@@ -17,11 +17,11 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from seamline.fitting import all_of
 from seamline.kernels import Call, NotCapturable, Run
 from seamline.provider import Array
 from seamline.tensors import FLOATS
 from seamline_cpu.binding import same_bytes
-from seamline_cpu.kernels.fitting import all_of
 from seamline_cpu.kernels.recorded import known, only
 from seamline_cpu.kernels.reduction_rows import last_axes, middle_axes, whole_sums
 from seamline_cpu.kernels.rows import threads_of

@@ -8,6 +8,7 @@ from functools import partial
 
 import numpy as np
 
+from seamline.fitting import all_of
 from seamline.kernels import Call, Run
 from seamline.provider import Array
 from seamline.tensors import ANY
@@ -20,7 +21,6 @@ from seamline_cpu.binding import (
     integers,
     same_bytes,
 )
-from seamline_cpu.kernels.fitting import all_of
 from seamline_cpu.kernels.recorded import known, moved
 from seamline_cpu.kernels.rows import threads_of
 from seamline_cpu.table import TABLE
