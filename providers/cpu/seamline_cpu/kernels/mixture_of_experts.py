@@ -32,16 +32,11 @@ from seamline_cpu.kernels.expert_fitting import (
     unfit,
 )
 from seamline_cpu.kernels.expert_layers import as_rows, gated, mode_of, summed, wide
-from seamline_cpu.kernels.expert_products import (
-    Experts,
-    Layer,
-    Rows,
-    pack_experts,
-    padded_rows,
-)
+from seamline_cpu.kernels.expert_products import Layer, Rows
 from seamline_cpu.kernels.expert_routing import (
     bind_routing,
 )
+from seamline_cpu.kernels.expert_weights import Experts, pack_experts, padded_rows
 from seamline_cpu.kernels.gathering import unpacked
 from seamline_cpu.kernels.nbits_choice import choice, forced_by, is_int8
 from seamline_cpu.kernels.nbits_layout import packed_nbytes
