@@ -107,6 +107,7 @@ class Runner:
             known=known,
             where=where,
             quarantined=engine.quarantined,
+            earlier=engine.earlier if self.outer is None else None,
         )
 
     def latest(self) -> Program | None:
