@@ -24,7 +24,7 @@ from seamline.notes import Notes, SeamlineWarning
 from seamline.opened_model import OpenedModel
 from seamline.preparation import Fallback, Source, prepare
 from seamline.rerouting import Rerouting
-from seamline.seam_policy import SeamPolicy
+from seamline.seam_policy import SeamPolicy, check_form
 from seamline.timings import Profile, Timings
 from seamline.variants import Variants
 
@@ -54,6 +54,7 @@ class Pipeline(OpenedModel):
         fallback: Fallback = "error",
         seams: Literal["allow", "warn", "error"] = "allow",
         max_seams: int | None = None,
+        seam_form: Literal["auto", "eager", "mailbox", "host_node"] = "auto",
         limits: LoadLimits | None = None,
         programs: int = 8,
         record: bool = True,
@@ -77,6 +78,9 @@ class Pipeline(OpenedModel):
             What happens where a named provider is unavailable, breaks the contract or
             cannot build what it claimed, and where no named provider claims a node:
             an error, or ``cpu`` takes over with or without a warning.
+        seam_form
+            How a recording makes its excursions to the host: the form that is cheapest by
+            its price, or one form wherever that is possible.
         programs
             Programs kept, one for each shape signature.
         record
@@ -103,6 +107,7 @@ class Pipeline(OpenedModel):
         """
         _check_count(programs)
         policy = SeamPolicy(seams, max_seams)
+        check_form(seam_form)
         with ExitStack() as stack:
             ready = prepare(
                 stack, source, providers, pins=pins, fallback=fallback, limits=limits,
@@ -110,7 +115,7 @@ class Pipeline(OpenedModel):
                 deadline=deadline, settings=settings, plugins=plugins,
             )  # fmt: skip
             notes = Notes(fallback == "warn")
-            capture = Capture(record, verify_capture)
+            capture = Capture(record, verify_capture, seam_form)
             variants = Variants(
                 ready.graph, ready.opened, ready.placement, policy, programs, capture
             )

@@ -20,6 +20,7 @@ from seamline.collector import collector_paused
 from seamline.constants import Constants, Known
 from seamline.crossings import cross
 from seamline.earlier_plans import EarlierPlans
+from seamline.excursions import AUTO, chained
 from seamline.layout import Reading, lay_out
 from seamline.placement import Placement
 from seamline.planned import HostStep, Plan, Region, Seam, Segment, Step, whole
@@ -44,6 +45,8 @@ def partition(
     where: Mapping[str, tuple[Device, ...]] | None = None,
     quarantined: Mapping[str, str] | None = None,
     earlier: EarlierPlans | None = None,
+    form: str = AUTO,
+    never: str = "",
 ) -> Plan:
     """
     Plan a region.
@@ -60,6 +63,10 @@ def partition(
         Nodes that made recording fail, and why: segments are cut around them.
     earlier
         What plans of this region found for other sizes; this one adds to it.
+    form
+        How excursions to the host are made; see :func:`seamline.excursions.chained`.
+    never
+        Why nothing is recorded; empty where segments are.
 
     Raises
     ------
@@ -84,7 +91,11 @@ def partition(
         region, placement, providers, found.types, together, where or {},
         quarantined or {}, earlier,
     )  # fmt: skip
-    return making.plan()
+    plan = making.plan()
+    links = chained(plan.steps, providers, making.waiting, form, never)
+    if not links.excursions:
+        return plan
+    return attrs.evolve(plan, excursions=links.excursions, chains=links.chains)
 
 
 class _Making:
@@ -104,6 +115,7 @@ class _Making:
         self.known, self.quarantined = known, quarantined
         self.earlier = earlier
         self.written: Collection[str] = ()
+        self.waiting: set[str] = set()  #: nodes that read on the host what is computed
 
     def plan(self) -> Plan:
         todo = agenda(
@@ -177,7 +189,10 @@ class _Making:
         return sorted(groups, key=lambda group: group[0].alone), result.complete
 
     def _colour(self, run: Due) -> tuple[str, bool] | None:
-        if run.alone or self._waits(run):
+        if self._waits(run):
+            self.waiting.add(run.node.name)
+            return None
+        if run.alone:
             return None
         apart = run.node.name in self.quarantined or (
             run.choice.claim.not_capturable is not None

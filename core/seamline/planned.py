@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
@@ -20,6 +20,9 @@ from seamline.graph import Graph, Node
 from seamline.placement import Choice
 from seamline.provider import Device
 from seamline.tensors import TensorType, ValueType
+
+if TYPE_CHECKING:
+    from seamline.excursions import Chain, Excursion
 
 __all__ = [
     "Feed",
@@ -219,6 +222,9 @@ class Plan:
         What can be planned only when sizes found by this plan are known.
     joined
         No two segments of one provider could be joined.
+    excursions, chains
+        What lies between segments of a device that records chains, and which segments
+        are recorded as one; see :mod:`seamline.excursions`.
     """
 
     region: Region = attrs.field(eq=False, repr=False)
@@ -237,6 +243,8 @@ class Plan:
     peak: Mapping[Device, int]
     rest: Region | None = attrs.field(default=None, eq=False)
     joined: bool = True
+    excursions: tuple[Excursion, ...] = ()
+    chains: tuple[Chain, ...] = ()
 
     @property
     def segments(self) -> tuple[Segment, ...]:

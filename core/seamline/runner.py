@@ -108,6 +108,8 @@ class Runner:
             where=where,
             quarantined=engine.quarantined,
             earlier=engine.earlier if self.outer is None else None,
+            form=engine.capture.form,
+            never="" if engine.capture.record else "the session records nothing",
         )
 
     def latest(self) -> Program | None:

@@ -63,6 +63,9 @@ class InferenceSession(SessionFacts):
         let ``cpu`` run it with a warning ("warn") or without ("allow").
     seams, max_seams
         What to do when execution leaves a recorded segment, and how often it may.
+    seam_form
+        How a recording makes its excursions to the host: "auto" takes the cheapest form
+        by its price; "eager", "mailbox" and "host_node" take that one where it is possible.
     limits
         Caps for loading files that nobody vouches for.
     programs
@@ -100,6 +103,7 @@ class InferenceSession(SessionFacts):
         fallback: Fallback | None = None,
         seams: Literal["allow", "warn", "error"] = "allow",
         max_seams: int | None = None,
+        seam_form: Literal["auto", "eager", "mailbox", "host_node"] = "auto",
         limits: LoadLimits | None = None,
         programs: int = 8,
         settings: Settings | None = None,
@@ -114,8 +118,8 @@ class InferenceSession(SessionFacts):
         self._lock = threading.RLock()
         self._async = AsyncRuns()
         self._opening = Opening(
-            path_or_bytes, options, dict(pins or {}), fallback, seams, max_seams, limits,
-            programs, settings, tuple(plugins), self._profile,
+            path_or_bytes, options, dict(pins or {}), fallback, seams, max_seams,
+            seam_form, limits, programs, settings, tuple(plugins), self._profile,
         )  # fmt: skip
         self._closed = False
         self._use(providers, provider_options)
