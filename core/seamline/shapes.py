@@ -108,18 +108,28 @@ def resolve(
         return resolution.run(nodes, settled or {}, earlier)
 
 
-def resolve_static(graph: Graph, known: Values, infer: Infer) -> Resolved:
+def resolve_static(
+    graph: Graph,
+    known: Values,
+    infer: Infer,
+    settled: Mapping[str, Settled] | None = None,
+) -> Resolved:
     """
     Give what is known of every value of the model, bodies included, before any feed.
 
     Sizes that depend on feeds are symbols or None. Claims are collected on these types.
+
+    Parameters
+    ----------
+    settled
+        What was settled of the same nodes before, by name.
     """
     with _lock:
         given: Types = {name: graph.types.get(name) for name in graph.inputs}
         resolution = _Pass(graph, given, known, infer)
-        settled: dict[str, Settled] = {}
-        resolution.deep(graph, settled)
-        return Resolved(resolution.nodes.types, resolution.nodes.known, settled)
+        found: dict[str, Settled] = {}
+        resolution.deep(graph, found, settled or {})
+        return Resolved(resolution.nodes.types, resolution.nodes.known, found)
 
 
 class _Pass:
@@ -179,13 +189,20 @@ class _Pass:
                 seen.append(self.nodes.types.get(name))
         return tuple(seen)
 
-    def deep(self, graph: Graph, settled: dict[str, Settled]) -> None:
+    def deep(
+        self, graph: Graph, settled: dict[str, Settled], earlier: Mapping[str, Settled]
+    ) -> None:
         """Resolve a graph and the bodies in it, each body before its owner's outputs."""
         for node in graph.nodes:
             for name, body in node.bodies.items():
                 self._enter(node, name, body)
-                self.deep(body, settled)
+                self.deep(body, settled, earlier)
                 self.nodes.tell(body.outputs)  # its owner's inference reads them there
+            before = earlier.get(node.name)
+            if before is not None and self._holds(before, node):
+                self.nodes.take(node, before.inputs, before.outputs)
+                settled[node.name] = before
+                continue
             carries = self.nodes.node(node)
             outputs = tuple([self.nodes.types.get(name) for name in node.outputs])
             if not carries and not node.bodies and all(map(is_sized, outputs)):

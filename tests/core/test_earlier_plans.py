@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 
 import numpy as np
+import pytest
 from tests.core.toy_kernels import definitions_table
 from tests.core.toys import Toy, model, open_over
 
@@ -100,3 +101,25 @@ def test_few_are_kept_of_a_node_and_none_for_another_owner():
     earlier.of(one).keep("n", kinds[0], 0)
     assert earlier.of(one).get("n", kinds[0]) == 0
     assert earlier.of(other).get("n", kinds[0]) is None
+
+
+@pytest.mark.parametrize(("size", "times"), [("2", 1), ("n", 2)])
+def test_types_that_rules_were_told_are_found_once_where_sizes_are_known(size, times):
+    table, asked = definitions_table("a"), []
+    table.kernel("Twice", domain="mine")(lambda call: lambda: None)
+
+    @table.infer("Twice", domain="mine")
+    def same(node):
+        asked.append(node.name)
+        return [node.inputs[0]]
+
+    text = f"""g (float[{size}] x) => (y) {{
+        [c] c = Cast<to=1>(x)  [t] t = mine.Twice(c)  [y] y = Neg(t)
+    }}"""
+    provider = Toy(table)
+    source = model(text, more=', "mine" : 1')
+    pipeline = open_over(source, provider, graph_optimization_level="basic")
+    with contextlib.closing(pipeline):
+        assert [one.rule for one in pipeline.optimized.rewrites] == ["cast"]
+        assert asked == ["t"] * times
+        assert str(pipeline.types["t"]) == f"float32[{size}]"
