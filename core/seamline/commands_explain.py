@@ -28,6 +28,13 @@ Against = Annotated[
         "--diff", help="Compare with an earlier --json; status 1 if it differs."
     ),
 ]
+Baseline = Annotated[
+    Path | None,
+    typer.Option(help="Hold the seams to this file; status 1 if one is new."),
+]
+WriteBaseline = Annotated[
+    Path | None, typer.Option(help="Write the seams to a file for --baseline.")
+]
 Html = Annotated[Path | None, typer.Option(help="Write a page of HTML.")]
 
 
@@ -38,26 +45,37 @@ def explain(
     pin: options.Pins = None,
     fallback: options.Fallbacks = "error",
     optimize: options.Optimize = "all",
+    seam_form: options.SeamForms = "auto",
     inputs: options.Inputs = None,
     shape: options.Shapes = None,
     dim: options.Dims = None,
     seed: options.Seed = 0,
     measure: Measure = 0,
     against: Against = None,
+    baseline: Baseline = None,
+    write_baseline: WriteBaseline = None,
     html: Html = None,
     as_json: options.Json = False,
 ) -> None:
     """Explain claims, refusals, placement, segments, seams and memory."""
     options.at_least("--measure", measure, 0)
-    pipeline = options.open_pipeline(model, provider, pin, fallback, optimize)
+    pipeline = options.open_pipeline(
+        model, provider, pin, fallback, optimize, seam_form
+    )
     try:
         feeds = options.feeds_for(pipeline, inputs, shape, dim, seed)
         explanation = _explained(pipeline, feeds, measure)
     finally:
         pipeline.close()
     if html:
-        _write(html, _page(explanation))
-    if against:
+        _write("--html", html, _page(explanation))
+    if write_baseline:
+        from seamline.seam_baseline import baseline_of
+
+        _write("--write-baseline", write_baseline, baseline_of(explanation.data))
+    if baseline:
+        _held(baseline, explanation, as_json=as_json)
+    elif against:
         _compare(against, explanation, as_json=as_json)
     else:
         typer.echo(explanation.to_json() if as_json else str(explanation), nl=False)
@@ -112,10 +130,24 @@ def _page(explanation: Explanation) -> str:
         raise SeamlineError(f"--html: {error}") from error
 
 
-def _write(path: Path, text: str) -> None:
-    """Write beside, then rename: an interrupted command leaves no half of a page."""
+def _held(path: Path, explanation: Explanation, *, as_json: bool) -> None:
+    """Say which seams are new, and which are gone; leave with status 1 for a new one."""
+    from seamline.seam_baseline import held, read_baseline
+
+    found = held(read_baseline(path), explanation.data)
+    if as_json:
+        typer.echo(json.dumps({"new": list(found.new), "gone": list(found.gone)}))
+    else:
+        lines = [*found.new, *(f"gone: seam {name}" for name in found.gone)]
+        typer.echo("\n".join(lines) or "no new seam")
+    if found.new:
+        raise typer.Exit(1)
+
+
+def _write(option: str, path: Path, text: str) -> None:
+    """Write beside, then rename: an interrupted command leaves no half of a file."""
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    with options.writing("--html", path):
+    with options.writing(option, path):
         try:
             beside.write_text(text, encoding="utf-8")
             beside.replace(path)
