@@ -15,6 +15,7 @@ from seamline_cuda.arena import Arena
 from seamline_cuda.complaints import Complaints
 from seamline_cuda.device import Gpu
 from seamline_cuda.gate import GATE, Gate
+from seamline_cuda.growing import GrowingRange
 from seamline_cuda.transfers import Transfers
 from seamline_cuda.virtual_memory import CudaVirtualMemory
 
@@ -161,13 +162,33 @@ class CudaMemory:
         self.gpu.usable()
         return CudaBuffer(self, self.arena.allocate(nbytes), nbytes)
 
+    def reserve(self, nbytes: int) -> GrowingRange:
+        """
+        Reserve addresses for a buffer that grows; takes no pages yet.
+
+        Raises
+        ------
+        VirtualMemoryError
+            There are no more addresses.
+        RecordingError
+            The calling thread captures.
+        """
+        self.gate.legal(f"reserves {nbytes} bytes")
+        self.gpu.usable()
+        return GrowingRange(self.arena, max(nbytes, 1), self._is_lost)
+
+    def _is_lost(self) -> bool:
+        return not self.gpu.is_open or bool(self.gpu.lost)
+
     def gave_back(self, buffer: CudaBuffer) -> None:
         """Take a closed buffer's bytes back, where the device can still be used."""
-        if self.gpu.is_open and not self.gpu.lost:
+        if not self._is_lost():
             self.arena.free(buffer.address)
 
     def view(self, buffer: Buffer, offset: int, kind: TensorType) -> View:
         """Show bytes of a buffer as a tensor."""
+        if isinstance(buffer, GrowingRange):
+            return self._within(buffer, offset, kind)
         if not isinstance(buffer, CudaBuffer) or buffer.owner is not self:
             why = f"a {type(buffer).__name__} is no buffer of {self.device}"
             raise ResidencyError(self.device.kind, why)
@@ -177,6 +198,16 @@ class CudaMemory:
             why = f"{kind} at {offset} is not within an open buffer of {buffer.nbytes} bytes"
             raise ContractError(self.device.kind, why)
         return CudaView(buffer, buffer.address + offset, kind)
+
+    def _within(self, buffer: GrowingRange, offset: int, kind: TensorType) -> CudaView:
+        inside = 0 <= offset <= buffer.nbytes - nbytes_of(kind)
+        if not buffer.is_open or not inside or buffer.device != self.device:
+            why = (
+                f"{kind} at {offset} is not within an open buffer of {buffer.nbytes} bytes "
+                f"on {buffer.device}"
+            )
+            raise ContractError(self.device.kind, why)
+        return self.at(buffer.address + offset, kind)
 
     def at(self, address: int, kind: TensorType) -> CudaView:
         """Show bytes of :attr:`virtual` that the caller mapped, or will, as a tensor."""
@@ -243,7 +274,7 @@ class CudaMemory:
 
     def close(self) -> None:
         """Give everything back; a second call does nothing, nor one on a lost device."""
-        if self.gpu.is_open and not self.gpu.lost:
+        if not self._is_lost():
             self.transfers.close()
             self.complaints.close()
             self.arena.close()
