@@ -2,7 +2,8 @@
 Whether a replay does what a run does: both, over the same inputs, and what they wrote.
 
 What the segment reads from outside is kept, since its memory may be written inside: in
-place, or because it dies there. Between the run and the replay every output is poisoned,
+place, or because it dies there; of a state it is every byte that has pages, put back
+before each side, so that a state advances once. Between the run and the replay every output is poisoned,
 so that a kernel that is missing from the recording shows. The inputs are tried twice, as
 fed and with floating-point ones rotated, so that a value baked in at recording shows even
 where a caller always feeds the same. Results are compared bit for bit.
@@ -75,7 +76,14 @@ class _Both:
         self.inputs = [n for n in step.inputs if n in self.views]
         self.outputs = [n for n in step.outputs if n in self.views]
         made = [name for node in self.spec.nodes for name in node.node.writes]
+        #: Values in a state's place: what has pages is kept and put back as it is.
+        self.states = {
+            n: program.engine.states.place(program.plan.states[n, step.device])
+            for n in self.views
+            if (n, step.device) in program.plan.states
+        }
         self.written = [n for n in dict.fromkeys(made) if n in self.views]
+        self.written = [n for n in self.written if n not in self.states]
         self.fed = self._read(self.inputs)
 
     def _is_plain(self, name: str) -> bool:
@@ -113,7 +121,8 @@ class _Both:
     def _mismatch(
         self, wrong: Sequence[str], fed: Mapping[str, Array]
     ) -> CaptureMismatchError:
-        node = first_difference(self.program, self.step, self.spec, fed)
+        whole = {n: self.states[n].spread(fed[n]) for n in self.states if n in fed}
+        node = first_difference(self.program, self.step, self.spec, {**fed, **whole})
         alone = "recorded by itself, it differs too"
         if not node:
             node = next(
@@ -130,6 +139,9 @@ class _Both:
     def _read(self, names: Iterable[str]) -> dict[str, Array]:
         found = {}
         for name in names:
+            if name in self.states:
+                found[name] = self.states[name].saved()
+                continue
             kind = self.program.plan.tensor(name)
             found[name] = np.empty(kind.sizes, numpy_dtype(kind.dtype))
             self.memory.read(self.views[name], found[name])
@@ -137,6 +149,9 @@ class _Both:
 
     def _write(self, values: Mapping[str, Array]) -> None:
         for name, array in values.items():
+            if name in self.states:
+                self.states[name].restore(array)
+                continue
             view: View = self.views[name]
             self.memory.write(view, array)
 

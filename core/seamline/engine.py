@@ -12,6 +12,7 @@ from seamline.closing import close_all
 from seamline.constants import Constants
 from seamline.placement import Placement
 from seamline.provider import Array, Buffer, Device, Memory, Provider, View
+from seamline.state_store import States
 from seamline.tensors import type_of_array
 
 __all__ = ["Capture", "Engine", "Kept"]
@@ -47,6 +48,8 @@ class Engine:
         What is recorded.
     quarantined
         Nodes that made recording fail, and why; plans made from then on cut them out.
+    states
+        What is kept between runs; the session's, as programs come and go.
     """
 
     providers: Mapping[str, Provider]
@@ -56,6 +59,7 @@ class Engine:
     capacity: int = 8
     capture: Capture = attrs.field(factory=Capture)
     quarantined: dict[str, str] = attrs.field(factory=dict)
+    states: States = attrs.field(factory=States)
     _kept: dict[str, dict[tuple[object, ...], Any]] = attrs.field(
         factory=dict, init=False
     )

@@ -108,6 +108,7 @@ class Kernel:
     workspace: Callable[[NodeView], int] | None
     resident: Callable[[NodeView], int] | None
     parameters: frozenset[str] | None  # keyword-only names of a simple kernel
+    bounded: Callable[[NodeView], Collection[int]] | frozenset[int] = frozenset()
     _plain: Claim = attrs.field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
@@ -119,6 +120,9 @@ class Kernel:
             self.aliases,
             self.views,
             self.sizes_at_run,
+            bounded=self.bounded
+            if isinstance(self.bounded, frozenset)
+            else frozenset(),
         )
         object.__setattr__(self, "_plain", plain)
 
@@ -153,10 +157,16 @@ class Kernel:
 
     def claim(self, node: NodeView) -> Claim:
         """Give the claim for a node that it does not refuse."""
-        if self.workspace is None and self.resident is None:
+        fixed = isinstance(self.bounded, frozenset)
+        if self.workspace is None and self.resident is None and fixed:
             return self._plain
         return attrs.evolve(
             self._plain,
+            bounded=frozenset(
+                self.bounded
+                if isinstance(self.bounded, frozenset)
+                else self.bounded(node)
+            ),
             workspace_nbytes=self.workspace(node) if self.workspace else 0,
             resident_nbytes=self.resident(node) if self.resident else 0,
         )

@@ -26,6 +26,7 @@ from seamline.provider import HOST, Array, Device, Provider, cuts_capture
 from seamline.seams import name_seams
 from seamline.segmentation import cut
 from seamline.shapes import resolve
+from seamline.state_rules import read_whole
 from seamline.tensors import ValueType
 
 __all__ = ["Plan", "Region", "partition", "whole"]
@@ -42,6 +43,7 @@ def partition(
     known: Mapping[str, Array] | None = None,
     where: Mapping[str, tuple[Device, ...]] | None = None,
     quarantined: Mapping[str, str] | None = None,
+    states: Collection[str] = (),
 ) -> Plan:
     """
     Plan a region.
@@ -56,6 +58,8 @@ def partition(
         Devices on which captures lie; the host where not said.
     quarantined
         Nodes that made recording fail, and why: segments are cut around them.
+    states
+        Inputs that the session keeps in places of its own.
 
     Raises
     ------
@@ -77,7 +81,7 @@ def partition(
     together = constants.with_known({**(known or {}), **found.known})
     making = _Making(
         region, placement, providers, found.types, together, where or {},
-        quarantined or {},
+        quarantined or {}, states,
     )  # fmt: skip
     return making.plan()
 
@@ -92,10 +96,11 @@ class _Making:
         known: Known,
         where: Mapping[str, tuple[Device, ...]],
         quarantined: Mapping[str, str],
+        states: Collection[str],
     ) -> None:
         self.region, self.placement, self.providers = region, placement, providers
         self.types, self.where = types, where
-        self.known, self.quarantined = known, quarantined
+        self.known, self.quarantined, self.states = known, quarantined, states
         self.written: Collection[str] = ()
 
     def plan(self) -> Plan:
@@ -122,6 +127,7 @@ class _Making:
             crossings.copies,
             self._internal(bare),
             todo.kept,
+            self.states,
         )
         return Plan(
             region=self.region,
@@ -140,6 +146,8 @@ class _Making:
             peak=layout.peak,
             rest=todo.rest(),
             joined=joined,
+            states=layout.states,
+            whole=read_whole(readings, layout.states),
         )
 
     def _seams(

@@ -156,6 +156,11 @@ def in_python(view: NodeView) -> str | None:
     return None
 
 
+def _bounded(view: NodeView) -> tuple[int, ...]:
+    """Give keys and values where commands read them, as far as the lengths reach."""
+    return (1, 2) if view.has_input(6) and in_python(view) is None else ()
+
+
 unfit_heads = all_of(_refused, unfit_attention)
 
 
@@ -164,6 +169,7 @@ unfit_heads = all_of(_refused, unfit_attention)
     since=23,
     dtypes={0: FLOATS, 1: FLOATS, 2: FLOATS},
     when=unfit_heads,
+    bounded=_bounded,
 )
 def attention(call: Call) -> Run:
     """
