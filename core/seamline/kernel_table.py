@@ -52,6 +52,7 @@ class KernelTable:
         self.variant = variant
         self._kernels: dict[tuple[str, str], list[Kernel]] = {}
         self._inferences: dict[tuple[str, str], Inference] = {}
+        self._refusals: dict[tuple[str, str], Refusal] = {}
 
     def kernel(
         self,
@@ -150,6 +151,12 @@ class KernelTable:
 
         return register
 
+    def refuse(
+        self, op_type: str, because: str, accepts: str = "", *, domain: str = ""
+    ) -> None:
+        """Say why an operator has no kernel here, where there is more to say than that."""
+        self._refusals[domain, op_type] = Refusal(because, accepts)
+
     def infer(self, op_type: str, *, domain: str) -> Callable[[Inference], Inference]:
         """
         Register the types of an operator that ONNX does not define.
@@ -187,6 +194,8 @@ class KernelTable:
             answer = kernel.refuses(node)
             if answer is None:
                 return kernel
+        if answer is None:
+            answer = self._refusals.get((node.domain, node.op_type))
         return answer or Refusal(f"no kernel for {node.node.qualified_op}")
 
 

@@ -15,6 +15,7 @@ from tests.cpu.test_vectors import EVERY, assembly
 
 from seamline.errors import SeamlineError
 from seamline.pipeline import Pipeline
+from seamline.windows import Window
 from seamline_cpu.instruction_sets import INT8, lacking
 from seamline_cpu.integer_tiles import emit_bytes, emit_taps
 from seamline_cpu.kernels.activation_loops import clip
@@ -26,7 +27,6 @@ from seamline_cpu.kernels.convolution_endings import ENDING_BYTES, ConvolutionEn
 from seamline_cpu.kernels.convolution_tiles import pack_bias
 from seamline_cpu.kernels.convolution_words import bind_words
 from seamline_cpu.kernels.epilogues import Epilogue
-from seamline_cpu.kernels.windows import Window
 from seamline_cpu.kernels.word_blocks import pack_channels, words_bytes
 from seamline_cpu.tiles import COLUMNS, ROWS
 

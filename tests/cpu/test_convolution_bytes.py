@@ -13,6 +13,7 @@ from onnx import helper
 from tests.cpu.test_convolution import defined, in_onnxruntime
 from tests.node_cases import run_node, view_of_node
 
+from seamline.windows import window_of
 from seamline_cpu.integer_transforms import (
     LARGEST,
     nested,
@@ -21,7 +22,6 @@ from seamline_cpu.integer_transforms import (
 from seamline_cpu.kernels import TABLE
 from seamline_cpu.kernels.convolution import compact
 from seamline_cpu.kernels.transformed_blocks import suits_transformed, sums_fit
-from seamline_cpu.kernels.windows import window_of
 from seamline_cpu.kernels.word_blocks import suits_words
 
 RNG = np.random.default_rng(11)

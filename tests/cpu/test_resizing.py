@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from tests.cpu.movement import Bound, agrees, give, gives, node_of
 
-from seamline_cpu.kernels.sampling import AxisPlan, Filter, coordinates, exact, taps
+from seamline.resized_axes import AxisPlan, coordinates, exact
+from seamline_cpu.kernels.sampling import Filter, taps
 
 F = np.float32
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}

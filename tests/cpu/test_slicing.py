@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from tests.cpu.movement import Bound, agrees, give, gives, node_of
 
-from seamline_cpu.kernels.slicing import equal_parts
+from seamline.axes import equal_parts
 
 F = np.float32
 LOW, HIGH = np.iinfo(np.int64).min, np.iinfo(np.int64).max

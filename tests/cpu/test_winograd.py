@@ -15,10 +15,10 @@ from tests.cpu.test_convolution import defined, in_onnxruntime
 from tests.node_cases import run_node, view_of_node
 
 import seamline
+from seamline.windows import window_of
 from seamline_cpu.kernels import TABLE
 from seamline_cpu.kernels.convolution import compact
 from seamline_cpu.kernels.convolution_float32 import Shape
-from seamline_cpu.kernels.windows import window_of
 from seamline_cpu.winograd import TILE, method_of
 
 RNG = np.random.default_rng(5)

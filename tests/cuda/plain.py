@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from types import SimpleNamespace
 
 import ml_dtypes
 import numpy as np
 from tests.core.toys import model
+from tests.cuda.emulation.definitions import PLAIN as DEFINED
 
 from seamline.claims import collect
 from seamline.constants import Constants
@@ -20,50 +20,8 @@ from seamline_cuda.elementwise import generated
 from seamline_cuda.fusion import grouped
 from seamline_cuda.table import TABLE, is_elementwise
 
-f32 = np.float32
-
-
-def _one(function):
-    return lambda x: f32(function(float(x)))
-
-
-_LIBDEVICE = SimpleNamespace(
-    expf=np.exp, logf=np.log, sinf=np.sin, cosf=np.cos, tanhf=np.tanh, fabsf=np.abs,
-    floorf=np.floor, ceilf=np.ceil, rintf=np.rint, expm1f=np.expm1, log1pf=np.log1p,
-    erff=_one(math.erf), fsqrt_rn=np.sqrt,
-)  # fmt: skip
-
-
-def _bits(kind):
-    return lambda x: np.asarray(x).astype(kind).view(np.uint16)[()]
-
-
-def _value(kind):
-    return lambda bits: np.uint16(bits).view(kind).astype(f32)[()]
-
-
-def _towards_zero(a, b):
-    quotient = abs(int(a)) // abs(int(b))
-    return quotient if (a < 0) == (b < 0) else -quotient
-
-
-PLAIN = {
-    "np": np,
-    "cuda": SimpleNamespace(grid=lambda _: 0, gridsize=lambda _: 1),
-    "libdevice": _LIBDEVICE,
-    "half_to_float": _value(np.float16),
-    "float_to_half": _bits(np.float16),
-    "double_to_half": _bits(np.float16),
-    "bfloat_to_float": _value(ml_dtypes.bfloat16),
-    "float_to_bfloat": _bits(ml_dtypes.bfloat16),
-    "product": lambda a, b: f32(a) * f32(b),
-    "product64": lambda a, b: np.float64(a) * np.float64(b),
-    "quotient32": lambda a, b: np.uint32(int(a) // int(b)),
-    "truncated32": _towards_zero,
-    "truncated64": _towards_zero,
-    "least": lambda a, b: a if (a < b or a != a) else b,
-    "greatest": lambda a, b: a if (a > b or a != a) else b,
-}
+#: For a kernel that is run by one thread over everything.
+PLAIN = {**DEFINED, "cuda": SimpleNamespace(grid=lambda _: 0, gridsize=lambda _: 1)}
 
 
 def nodes_of(text, opset=23):

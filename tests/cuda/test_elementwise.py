@@ -236,6 +236,6 @@ def test_what_the_device_has_not_is_refused_with_a_reason(what):
 
 
 def test_every_formula_is_claimed_for_every_type_that_it_names():
-    assert set(TABLE.operators()) == {*FORMULAS, *RESHAPING, "TensorScatter"}
+    assert set(TABLE.operators()) >= {*FORMULAS, *RESHAPING, "TensorScatter"}
     nodes, _ = nodes_of("g (float[2] x) => (float[2] y) { y = Relu(x) }")
     assert TABLE.find(nodes[0]).not_capturable is None

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from seamline.axes import axes_of, axis_of, integers, strides_of
 from seamline.kernels import Call, Run
 from seamline.provider import Array
 from seamline_cpu.commands import joined
@@ -31,33 +32,6 @@ __all__ = [
 
 def nothing() -> None:
     """Run nothing: the output is the input's memory already."""
-
-
-def axis_of(axis: int, rank: int) -> int:
-    """
-    Count an axis from the front.
-
-    Raises
-    ------
-    ValueError
-        The axis lies outside ``[-rank, rank - 1]``.
-    """
-    if not -rank <= axis < rank:
-        raise ValueError(f"axis {axis} is outside a tensor of {rank} dimensions")
-    return axis % rank
-
-
-def axes_of(axes: Sequence[int], rank: int) -> tuple[int, ...]:
-    """Count axes from the front; an axis given twice is an error."""
-    found = tuple([axis_of(int(axis), rank) for axis in axes])
-    if len(set(found)) != len(found):
-        raise ValueError(f"axes {list(axes)} name one axis twice")
-    return found
-
-
-def integers(values: Array | None) -> tuple[int, ...] | None:
-    """Give a host array's elements as Python integers; None stays None."""
-    return None if values is None else tuple([int(v) for v in values.ravel()])
 
 
 def from_host(call: Call, indices: Sequence[int], make: Callable[..., Run]) -> Run:
@@ -170,18 +144,3 @@ def row_offsets(indices: Array, sizes: Sequence[int], first_axis: int = 0) -> Ar
     for column, size in enumerate(sizes):
         total = total * size + within(indices[..., column], size, first_axis + column)
     return np.asarray(total)
-
-
-def strides_of(shape: Sequence[int]) -> tuple[int, ...]:
-    """
-    Give the distances, in elements, between neighbours along each axis.
-
-    Examples
-    --------
-    >>> strides_of((2, 3, 4))
-    (12, 4, 1)
-    """
-    found = [1]
-    for size in reversed(shape[1:]):
-        found.append(found[-1] * size)
-    return tuple(reversed(found))[: len(shape)]

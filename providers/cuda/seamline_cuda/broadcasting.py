@@ -46,7 +46,16 @@ class Layout:
         operands
             Sizes of each operand, which broadcast to the result's by ONNX's rules.
         """
-        strides = [_strides(sizes, len(shape)) for sizes in operands]
+        return cls.joined(shape, [_strides(one, len(shape)) for one in operands])
+
+    @classmethod
+    def joined(cls, shape: Sequence[int], strides: Sequence[Sequence[int]]) -> Layout:
+        """
+        Join dimensions, from the steps of each operand along each.
+
+        >>> Layout.joined((2, 3, 4), [(12, 4, 1), (-12, 4, 1)])
+        Layout(sizes=(2, 12), strides=((12, 1), (-12, 1)))
+        """
         kept: list[tuple[int, list[int]]] = []
         for axis, size in enumerate(shape):
             steps = [stride[axis] for stride in strides]
@@ -59,7 +68,7 @@ class Layout:
         columns = [steps for _, steps in kept]
         return cls(
             tuple(size for size, _ in kept),
-            tuple(tuple(c[i] for c in columns) for i in range(len(operands))),
+            tuple(tuple(c[i] for c in columns) for i in range(len(strides))),
         )
 
     @property

@@ -28,6 +28,7 @@ __all__ = [
     "enumeration",
     "linked",
     "prepared",
+    "touched",
     "version",
 ]
 
@@ -75,6 +76,20 @@ def prepared(name: str) -> Callable[..., Any]:
     CudaError
         The process was forked after its first call.
     """
+    touched(name)
+    found: Callable[..., Any] = getattr(_driver(), name)
+    return found
+
+
+def touched(name: str) -> None:
+    """
+    Note that the process uses the device, by the driver or a library on top of it.
+
+    Raises
+    ------
+    CudaError
+        The process was forked after it first did.
+    """
     if _state["forked"]:
         raise CudaError(
             name,
@@ -84,8 +99,6 @@ def prepared(name: str) -> Callable[..., Any]:
             "use it; to fix: start processes by spawn, or fork before the first session",
         )
     _state["used"] = True
-    found: Callable[..., Any] = getattr(_driver(), name)
-    return found
 
 
 def check(name: str, given: tuple[Any, ...]) -> Any:

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import attrs
 
-from seamline.tensors import INTEGERS
+from seamline.tensors import ANY, INTEGERS
 
-__all__ = ["ELEMENTS", "FLOATS", "Element", "converted"]
+__all__ = ["ELEMENTS", "FLOATS", "MOVED", "STORED", "Element", "converted"]
 
 FLOATS = ("float32", "float16", "bfloat16")  #: what every floating-point kernel takes
+MOVED = tuple(name for name in ANY if name != "string")  #: what can be copied
+#: Types that stand for any of so many bytes, where elements are only moved.
+STORED = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}
 
 
 @attrs.frozen

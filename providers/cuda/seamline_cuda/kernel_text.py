@@ -17,7 +17,7 @@ from seamline.provider import NodeView
 from seamline_cuda.elements import Element
 from seamline_cuda.formulas import FORMULAS
 
-__all__ = ["KernelText"]
+__all__ = ["KernelText", "position"]
 
 
 @attrs.frozen(eq=False)
@@ -87,7 +87,7 @@ class KernelText:
         return [f"    while {condition}:", *(f"        {line}" for line in body)]
 
     def _loaded(self, u: int, values: dict[str, str]) -> list[str]:
-        lines = self._position(u)
+        lines = position(f"i{u}", self.rank, str(u))
         for index, name in enumerate(self.loads):
             place = {"flat": f"i{u}", "single": "0"}.get(self.forms[index])
             if place is None:
@@ -98,18 +98,6 @@ class KernelText:
             lines.append(f"x{index}_{u} = {loaded}")
         return lines
 
-    def _position(self, u: int) -> list[str]:
-        """Take a position in the result apart, the innermost size first."""
-        if not self.rank:
-            return []
-        lines, left = [], f"np.uint32(i{u})"
-        for axis in range(self.rank - 1, 0, -1):
-            lines.append(f"left{axis}_{u} = quotient32({left}, size{axis})")
-            rest = f"{left} - left{axis}_{u} * size{axis}"
-            lines.append(f"at{axis}_{u} = np.uint32({rest})")
-            left = f"left{axis}_{u}"
-        return [*lines, f"at0_{u} = {left}"]
-
     def _computed(self, u: int, values: dict[str, str]) -> list[str]:
         lines = []
         for index, node in enumerate(self.nodes):
@@ -119,3 +107,20 @@ class KernelText:
             lines.append(f"y{index}_{u} = {self.elements[result].rounded.format(text)}")
             values[result] = f"y{index}_{u}"
         return lines
+
+
+def position(index: str, rank: int, mark: str) -> list[str]:
+    """
+    Write how an index is taken apart, the innermost size first, into ``at0_MARK``, ...
+
+    The sizes are ``size1``, ``size2``, ...; the outermost is what is left.
+    """
+    if not rank:
+        return []
+    lines, left = [], f"np.uint32({index})"
+    for axis in range(rank - 1, 0, -1):
+        lines.append(f"left{axis}_{mark} = quotient32({left}, size{axis})")
+        rest = f"{left} - left{axis}_{mark} * size{axis}"
+        lines.append(f"at{axis}_{mark} = np.uint32({rest})")
+        left = f"left{axis}_{mark}"
+    return [*lines, f"at0_{mark} = {left}"]

@@ -22,6 +22,7 @@ _OPTIONS = (
         "bytes of device pages kept between two uses",
         minimum=0,
     ),
+    Option("tf32", bool, False, "round factors of float32 products to 10 bits"),
 )
 
 
@@ -29,6 +30,12 @@ def _probe() -> Availability:
     from seamline_cuda.probe import probe
 
     return probe()
+
+
+def _here() -> Mapping[str, str]:
+    from seamline_cuda.blaslt import missing
+
+    return {"products": missing() or "by cuBLASLt"}
 
 
 def _create(options: Mapping[str, Any]) -> Provider:
@@ -48,6 +55,7 @@ def seamline_providers() -> Iterable[ProviderSpec]:
             "NVIDIA GPUs: generated kernels, recorded as CUDA graphs",
             contract_version=CONTRACT_VERSION,
             probe=_probe,
+            here=_here,
             options=_OPTIONS,
             aliases=("CUDAExecutionProvider",),
         )

@@ -6,13 +6,23 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from seamline.kernels import KernelProvider, KernelSegment
-from seamline.provider import BuildContext, Executable, Memory, SegmentSpec
+from seamline.provider import (
+    BuildContext,
+    Claim,
+    Executable,
+    Memory,
+    NodeView,
+    Refusal,
+    SegmentSpec,
+)
+from seamline_cuda import blaslt
 from seamline_cuda.compiler import counts, folder
 from seamline_cuda.device import Gpu
 from seamline_cuda.loading import Loader
 from seamline_cuda.memory import CudaMemory
+from seamline_cuda.products import Products
 from seamline_cuda.segment import CudaSegment
-from seamline_cuda.table import TABLE
+from seamline_cuda.table import LIBRARY, TABLE
 
 __all__ = ["CudaProvider"]
 
@@ -25,7 +35,8 @@ class CudaProvider(KernelProvider):
     ----------
     options
         ``device_id``; ``gpu_mem_limit``, bytes that it may own, 0 for all that there is;
-        ``pool_bytes``, bytes of pages kept between two uses.
+        ``pool_bytes``, bytes of pages kept between two uses; ``tf32``, whether factors of
+        float32 products may be rounded to 10 bits of mantissa.
 
     Raises
     ------
@@ -46,10 +57,19 @@ class CudaProvider(KernelProvider):
                 pool_nbytes=int(chosen.get("pool_bytes", 0)),
             )
             self._loader = Loader(self.gpu)
+            self._products = Products(self._memory)
+            self._unmade = blaslt.missing()
             self._apart: dict[str, str] = {}
         except BaseException:
             self.gpu.close()
             raise
+
+    def claim(self, node: NodeView) -> Claim | Refusal:
+        """Offer what the table has, but no product where the library for it is missing."""
+        answer = super().claim(node)
+        if self._unmade and isinstance(answer, Claim) and answer.variant == LIBRARY:
+            return Refusal(self._unmade)
+        return answer
 
     def memory(self) -> Memory | None:
         """Give the device's memory, always the same."""
@@ -61,7 +81,8 @@ class CudaProvider(KernelProvider):
         made = cast(KernelSegment, super().build(segment, context))
         return CudaSegment(
             made.provider, made.spec, made.kernels, made.context, made.options,
-            memory=self._memory, loader=self._loader, apart=self._apart,
+            memory=self._memory, loader=self._loader, products=self._products,
+            apart=self._apart,
         )  # fmt: skip
 
     def facts(self) -> Mapping[str, object]:
@@ -83,6 +104,8 @@ class CudaProvider(KernelProvider):
             "pages_created": pool.counts["created"],
             "pages_reused": pool.counts["reused"],
             "kernels": len(self._loader.loaded),
+            "products": self._unmade or "by cuBLASLt",
+            "products_workspace": self._products.workspace_nbytes,
             "taken_apart": dict(self._apart),
             **self._memory.transfers.counts(),
         }
@@ -96,6 +119,8 @@ class CudaProvider(KernelProvider):
         if not self.gpu.is_open:
             return
         try:
+            if not self.gpu.lost:
+                self._products.close()
             self._memory.close()
             if not self.gpu.lost:
                 self._loader.close()

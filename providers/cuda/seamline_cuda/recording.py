@@ -3,7 +3,8 @@ A recorded segment: a graph of the driver, and what must still hold when it is l
 
 What the graph holds is addresses. Pages exchanged under them are fine, and are how a cache
 grows under it. What is refused, with the reason, is a segment that was bound elsewhere or
-closed since, and a buffer that was closed: its address may be another's by now.
+closed since, a host input that has another value, and a buffer that was closed: its
+address may be another's by now.
 """
 
 from __future__ import annotations
@@ -84,7 +85,9 @@ class CudaRecording:
         if self.graph is None:
             self._refuse("it is closed")
         if self.segment.binding != self.binding:
-            self._refuse("its segment was bound to other places or closed since; record it again")  # fmt: skip
+            self._refuse("its segment was bound to other places, launched otherwise or closed since; record it again")  # fmt: skip
+        if name := self.segment.host.changed:
+            self._refuse(f"host input {name!r} is baked into it and has another value now; record it again")  # fmt: skip
         for name, buffer in self._buffers.items():
             if not buffer.is_open:
                 self._refuse(f"the buffer of {name!r} was closed since")

@@ -11,12 +11,10 @@ from collections.abc import Sequence
 
 from seamline.kernel import Call
 from seamline.kernel_table import KernelTable
-from seamline.tensors import ANY
+from seamline_cuda.elements import MOVED
 from seamline_cuda.works import CopyWork, Work
 
-__all__ = ["DTYPES", "RESHAPING", "add_to", "same_bytes"]
-
-DTYPES = tuple(name for name in ANY if name != "string")
+__all__ = ["RESHAPING", "add_to", "same_bytes"]
 
 #: Operator -> since-versions, and the inputs that are read on the host.
 RESHAPING: dict[str, tuple[tuple[tuple[int, int], frozenset[int]], ...]] = {
@@ -42,7 +40,7 @@ def add_to(table: KernelTable) -> None:
             table.kernel(
                 op_type,
                 since=since,
-                dtypes=DTYPES,
+                dtypes=MOVED,
                 host_inputs=on_host,
                 views=((0, 0),),
                 because="the result is its input's bytes",

@@ -16,12 +16,12 @@ from seamline.kernel_table import KernelTable
 from seamline.provider import NodeView
 from seamline.tensors import BOOL, FLOATS, FLOATS_8, INTEGERS, TensorType, numpy_dtype
 from seamline_cuda.device_kernel import DeviceKernel
+from seamline_cuda.elements import STORED
 from seamline_cuda.works import Complaint, CopyWork, KernelWork, Work
 
 __all__ = ["DTYPES", "add_to", "tensor_scatter", "unfit"]
 
 DTYPES = (*FLOATS, *INTEGERS, *BOOL, *FLOATS_8)
-_STORED = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}
 
 _TEXT = """def tensor_scatter(update, starts, cache, wrong, n, inner, count, size, rows, given, circular):
     i = cuda.grid(1)
@@ -63,7 +63,7 @@ def tensor_scatter(call: Call) -> Sequence[Work]:
     )  # fmt: skip
     sizes = past.shape
     axis = call.attr("axis", -2) % len(sizes)
-    stored = _STORED[numpy_dtype(past.kind.dtype).itemsize]
+    stored = STORED[numpy_dtype(past.kind.dtype).itemsize]
     kernel = DeviceKernel(
         "tensor_scatter",
         _TEXT,

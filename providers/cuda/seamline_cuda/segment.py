@@ -14,9 +14,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn, TypeAlias
 
 import attrs
-import numpy as np
 
-from seamline.errors import BuildError, KernelError, RecordingError, ResidencyError
+from seamline.errors import BuildError, KernelError, RecordingError
 from seamline.kernel import Call
 from seamline.kernels import KernelSegment
 from seamline.provider import Array, NodeView, Recording, View
@@ -24,16 +23,18 @@ from seamline_cuda.elementwise import Group, generated
 from seamline_cuda.errors import CudaError
 from seamline_cuda.fusion import grouped, single, trampled
 from seamline_cuda.gate import Capturing
+from seamline_cuda.host_values import HostValues
 from seamline_cuda.loading import Copy, Launch, Loader
 from seamline_cuda.memory import CudaMemory, CudaView
+from seamline_cuda.products import Product, Products
 from seamline_cuda.recording import CudaRecording
 from seamline_cuda.table import is_elementwise
-from seamline_cuda.works import Complaint, CopyWork, KernelWork, Work
+from seamline_cuda.works import Complaint, CopyWork, KernelWork, ProductWork, Work
 
 __all__ = ["CudaSegment"]
 
 Launched: TypeAlias = (
-    Launch | Copy
+    Launch | Copy | Product
 )  #: what a run submits, each a call without arguments
 
 _BLOCKS = 16  #: for each multiprocessor, enough to keep its loads in flight
@@ -59,12 +60,15 @@ class CudaSegment(KernelSegment):
 
     memory: CudaMemory = attrs.field(kw_only=True)
     loader: Loader = attrs.field(kw_only=True)
+    products: Products = attrs.field(kw_only=True)
     apart: dict[str, str] = attrs.field(kw_only=True)
     bound: dict[str, CudaView] = attrs.field(factory=dict, init=False)
-    host: dict[str, Array] = attrs.field(factory=dict, init=False)
+    host: HostValues = attrs.field(factory=HostValues, init=False)
     binding: int = attrs.field(default=0, init=False)
     _steps: list[tuple[NodeView, Launched]] = attrs.field(factory=list, init=False)
     _words: list[int] = attrs.field(factory=list, init=False)
+    _described: list[Product] = attrs.field(factory=list, init=False)
+    _scratch: Mapping[str, View] = attrs.field(factory=dict, init=False)
     _turn: threading.Lock = attrs.field(factory=threading.Lock, init=False)
 
     def bind(
@@ -85,9 +89,24 @@ class CudaSegment(KernelSegment):
         """
         checked = self.memory.checked
         self.bound = {n: checked(v) for n, v in views.items() if v is not None}
-        self.host = {n: _on_host(n, v) for n, v in (host or {}).items()}
+        self.host = HostValues.of(host or {}, self.spec.nodes, self.kernels)
         self.binding += 1
-        self._give_words_back()
+        self._scratch = {n: checked(v) for n, v in workspaces.items() if v is not None}
+        # What depends on a value that comes with a run is made at the run.
+        if not self.host.baked:
+            self._make(BuildError)
+
+    def _refresh(self) -> None:
+        """Make the launches anew where a host input has changed."""
+        if self.host.changed:
+            self.memory.gpu.drain()  # words are given back, which kernels may still set
+            self.binding += 1
+            self._make(KernelError)
+            self.host.bake()
+
+    def _make(self, kind: type[BuildError | KernelError]) -> None:
+        self._give_back()
+        self._steps = []
         steps: list[tuple[NodeView, Launched]] = []
         for step in grouped(self.spec.nodes, self.spec.outputs, is_elementwise):
             first = step.nodes[0] if isinstance(step, Group) else step
@@ -95,17 +114,17 @@ class CudaSegment(KernelSegment):
                 if isinstance(step, Group):
                     steps += self._launches(step)
                 else:
-                    scratch = workspaces.get(step.name)
-                    steps += self._worked(
-                        step, checked(scratch) if scratch is not None else None
-                    )
-            except CudaError as error:
-                raise self._failed(BuildError, first, error) from error
+                    steps += self._worked(step, self._scratch.get(step.name))
+            except (CudaError, ValueError, IndexError) as error:
+                raise self._failed(kind, first, error) from error
         self._steps = steps
 
-    def _give_words_back(self) -> None:
+    def _give_back(self) -> None:
+        """Give back what the launches of the binding before this one hold."""
         while self._words:
             self.memory.complaints.give_back(self._words.pop())
+        while self._described:
+            self._described.pop().close()
 
     def _launches(self, group: Group) -> Iterator[tuple[NodeView, Launched]]:
         made, first = generated(group), group.nodes[0]
@@ -131,7 +150,7 @@ class CudaSegment(KernelSegment):
         """Make launches of what a node's kernel gives for its places."""
         kernel = self.kernels[self.spec.nodes.index(node)]
         inputs = tuple(
-            (self.host if i in kernel.host_inputs else self.bound)[name]
+            (self.host.arrays if i in kernel.host_inputs else self.bound)[name]
             if name
             else None
             for i, name in enumerate(node.node.inputs)
@@ -146,6 +165,9 @@ class CudaSegment(KernelSegment):
         if isinstance(work, CopyWork):
             name = f"copy of {node.op_type}"
             return Copy(name, work.target, work.source, work.nbytes, stream)
+        if isinstance(work, ProductWork):
+            self._described.append(self.products.bind(work))
+            return self._described[-1]
         arguments = [
             self._word(node, given) if isinstance(given, Complaint) else given
             for given in work.arguments
@@ -179,6 +201,7 @@ class CudaSegment(KernelSegment):
             The driver refused one, or reported work that failed earlier.
         """
         with self.taken(), self.memory.gpu.here():
+            self._refresh()
             self._submit()
         return None
 
@@ -202,6 +225,7 @@ class CudaSegment(KernelSegment):
         with self.taken(), self.memory.gpu.here():
             stream = self.memory.gpu.compute
             stream.synchronize()
+            self._refresh()
             for node, launch in self._steps:
                 start = clock()
                 launch()
@@ -234,6 +258,8 @@ class CudaSegment(KernelSegment):
             Names the node whose launch did what cannot be recorded.
         """
         memory = self.memory
+        with self.taken(), memory.gpu.here():
+            self._refresh()
         with (
             self.taken(),
             memory.gate.capture(self.spec.name) as capture,
@@ -264,14 +290,7 @@ class CudaSegment(KernelSegment):
     def close(self) -> None:
         """Wait for work in flight, then forget the launches; recordings are refused."""
         self.memory.gpu.drain()
-        self._give_words_back()
+        self._give_back()
         KernelSegment.close(self)
-        self.bound, self.host, self._steps = {}, {}, []
+        self.bound, self.host, self._steps = {}, HostValues(), []
         self.binding += 1
-
-
-def _on_host(name: str, value: Any) -> Array:
-    if not isinstance(value, np.ndarray):
-        why = f"host input {name!r} is a {type(value).__name__}, no array of the host"
-        raise ResidencyError("cuda", why)
-    return value

@@ -14,12 +14,13 @@ from seamline.kernel import Call
 from seamline.kernel_table import KernelTable
 from seamline.provider import NodeView
 from seamline.tensors import TensorType
-from seamline_cuda import reshaping, scattering
+from seamline_cuda import cutting, reductions, reshaping, scattering, softmax, spreading
 from seamline_cuda.elements import ELEMENTS
 from seamline_cuda.elementwise import LIMIT
 from seamline_cuda.formulas import FORMULAS, Formula
+from seamline_cuda.works import LIBRARY
 
-__all__ = ["TABLE", "is_elementwise"]
+__all__ = ["LIBRARY", "TABLE", "is_elementwise"]
 
 TABLE = KernelTable("cuda", variant="generated")
 _OPERANDS = 12  #: of Max, Min and Sum
@@ -71,5 +72,12 @@ for _op, _formula in FORMULAS.items():
     )(_described)
 
 # Families of operators; each module adds its own kernels.
-for _add in (reshaping.add_to, scattering.add_to):
+for _add in (
+    reshaping.add_to,
+    scattering.add_to,
+    cutting.add_to,
+    spreading.add_to,
+    reductions.add_to,
+    softmax.add_to,
+):
     _add(TABLE)

@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from seamline.attention_fitting import unfit_attention
+from seamline.attention_forms import refused_attention
+from seamline.fitting import all_of
 from seamline.kernels import Call, Run
 from seamline.provider import Array, NodeView
 from seamline.tensors import FLOATS
 from seamline_cpu.binding import in_order
-from seamline_cpu.kernels.attention_fitting import unfit_attention
 from seamline_cpu.kernels.attention_floats import KINDS
 from seamline_cpu.kernels.attention_inputs import joined_cache, lengths_table, widened
 from seamline_cpu.kernels.attention_math import attend, heads_first, visible
@@ -22,27 +24,10 @@ from seamline_cpu.kernels.attention_native import (
     entries,
     fits,
 )
-from seamline_cpu.kernels.fitting import all_of
 from seamline_cpu.kernels.rows import threads_of
 from seamline_cpu.table import TABLE
 
 __all__ = ["attention", "in_python", "unfit_heads"]
-
-
-def _refused(view: NodeView) -> str | None:
-    past = view.has_input(4), view.has_input(5)
-    if past[0] != past[1]:
-        return "past_key and past_value come together or not at all"
-    if past[0] and view.has_input(6):
-        return "nonpad_kv_seqlen is for a cache kept outside, and past_key is given too"
-    q = view.tensor(0)
-    rank = None if q is None or q.shape is None else len(q.shape)
-    if rank not in (None, 3, 4):
-        return f"Q has rank {rank}, not 3 or 4"
-    named = {"q_num_heads", "kv_num_heads"} <= set(view.attributes)
-    if rank == 3 and not named:
-        return "Q has rank 3, and q_num_heads and kv_num_heads are not both given"
-    return None
 
 
 def _wide_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -161,7 +146,7 @@ def _bounded(view: NodeView) -> tuple[int, ...]:
     return (1, 2) if view.has_input(6) and in_python(view) is None else ()
 
 
-unfit_heads = all_of(_refused, unfit_attention)
+unfit_heads = all_of(refused_attention, unfit_attention)
 
 
 @TABLE.kernel(

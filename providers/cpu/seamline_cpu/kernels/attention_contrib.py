@@ -13,10 +13,12 @@ from typing import Any
 import attrs
 import numpy as np
 
+from seamline.attention_fitting import unfit_projected
+from seamline.attention_forms import refused_multi_head, refused_projected
+from seamline.fitting import all_of
 from seamline.kernels import Call, Run
 from seamline.provider import Array, NodeView
 from seamline_cpu.binding import in_order
-from seamline_cpu.kernels.attention_fitting import unfit_projected
 from seamline_cpu.kernels.attention_inputs import joined_cache, key_mask
 from seamline_cpu.kernels.attention_math import attend, heads_first, visible
 from seamline_cpu.kernels.attention_native import (
@@ -28,7 +30,6 @@ from seamline_cpu.kernels.attention_native import (
 )
 from seamline_cpu.kernels.broadcast_commands import bind_binary
 from seamline_cpu.kernels.epilogues import Epilogue
-from seamline_cpu.kernels.fitting import all_of
 from seamline_cpu.kernels.matmul import bind_fused
 from seamline_cpu.kernels.rows import threads_of
 from seamline_cpu.table import TABLE
@@ -38,23 +39,6 @@ __all__ = ["in_python"]
 CONTRIB = "com.microsoft"
 _DTYPES = ("float32", "float16")
 _INDEX = ("int32",)
-
-
-def _rank(view: NodeView, index: int) -> int | None:
-    kind = view.tensor(index)
-    return None if kind is None or kind.shape is None else len(kind.shape)
-
-
-def _refused_multi_head(view: NodeView) -> str | None:
-    if _rank(view, 0) == 5 or _rank(view, 1) == 5:
-        return "packed QKV or KV of rank 5 is not implemented"
-    if not (view.has_input(1) and view.has_input(2)):
-        return "a query without key and value (packed QKV) is not implemented"
-    if view.has_input(8) or view.has_input(9):
-        return "a shared cache buffer (past_sequence_length, cache_indirection) is not implemented"
-    if view.has_input(6) != view.has_input(7):
-        return "past_key and past_value come together or not at all"
-    return None
 
 
 def _mask_bias(
@@ -197,7 +181,7 @@ def _projected_commands(call: Call) -> Run | None:
 
 @TABLE.kernel(
     "MultiHeadAttention", domain=CONTRIB, dtypes={0: _DTYPES, 4: _INDEX},
-    when=all_of(_refused_multi_head, unfit_projected),
+    when=all_of(refused_multi_head, unfit_projected),
 )  # fmt: skip
 def multi_head_attention(call: Call) -> Run:
     """Bind MultiHeadAttention: separate query, key and value, or key and value cached."""
@@ -236,21 +220,11 @@ def multi_head_attention(call: Call) -> Run:
     return run
 
 
-def _refused_attention(view: NodeView) -> str | None:
-    if view.attributes.get("do_rotary", 0):
-        return "do_rotary is not implemented; rotate in RotaryEmbedding nodes"
-    if view.attributes.get("past_present_share_buffer", 0) or view.has_input(6):
-        return "a shared buffer for past and present is not implemented"
-    if _rank(view, 3) == 4:
-        return "a mask of rank 4 is not implemented"
-    return None
-
-
 @TABLE.kernel(
     "Attention",
     domain=CONTRIB,
     dtypes={0: _DTYPES, 3: _INDEX},
-    when=all_of(_refused_attention, unfit_projected),
+    when=all_of(refused_projected, unfit_projected),
 )
 def contrib_attention(call: Call) -> Run:
     """Bind Attention with its projection: ``x @ weights + bias``, then heads."""

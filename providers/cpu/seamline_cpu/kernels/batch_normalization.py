@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from seamline.fitting import all_of
 from seamline.kernels import Call, Run
 from seamline.provider import Array, NodeView
 from seamline.tensors import FLOATS
 from seamline_cpu.atomics import floats, longs
 from seamline_cpu.commands import command
-from seamline_cpu.kernels.fitting import all_of
 from seamline_cpu.kernels.normalization_fitting import unfit_by_channel
 from seamline_cpu.kernels.rows import bind_rows, matrix, sums, threads_of
 from seamline_cpu.table import TABLE

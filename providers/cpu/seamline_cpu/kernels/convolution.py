@@ -11,6 +11,8 @@ import numpy as np
 from seamline.kernels import Call, Run
 from seamline.provider import Claim, NodeView, Refusal
 from seamline.tensors import FLOATS
+from seamline.windows import Window, sized, window_of
+from seamline.windows_fitting import unfit_convolution
 from seamline_cpu import binding
 from seamline_cpu.kernels.convolution_float32 import (
     DIRECT,
@@ -20,15 +22,7 @@ from seamline_cpu.kernels.convolution_float32 import (
     bind_float32,
 )
 from seamline_cpu.kernels.epilogues import PLAIN, Epilogue, bind_after
-from seamline_cpu.kernels.windows import (
-    Window,
-    scratch_of,
-    sized,
-    slide,
-    threads_here,
-    window_of,
-)
-from seamline_cpu.kernels.windows_fitting import unfit_convolution
+from seamline_cpu.kernels.windows import scratch_of, slide, threads_here
 from seamline_cpu.table import TABLE
 
 __all__ = [

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from seamline.windows import Window
 from seamline_cpu.atomics import bytes_at, floats
 from seamline_cpu.commands import bind, command
 from seamline_cpu.jit import jit
 from seamline_cpu.kernels.epilogues import PLAIN, Epilogue, finish
-from seamline_cpu.kernels.windows import Window
 from seamline_cpu.tiles import COLUMNS, ROWS, copy_row, dot_tile, word_tile
 
 __all__ = ["bind_dense", "scratch_bytes"]

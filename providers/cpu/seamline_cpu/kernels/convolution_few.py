@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from seamline.windows import Window
 from seamline_cpu.atomics import fetch_add, floats, longs
 from seamline_cpu.commands import Native, bind, command
 from seamline_cpu.few_pixel_tiles import four_pixels, six_pixels
 from seamline_cpu.jit import jit
 from seamline_cpu.kernels.convolution_tiles import in_units, limited
 from seamline_cpu.kernels.epilogues import PLAIN, Epilogue, finish
-from seamline_cpu.kernels.windows import Window
 from seamline_cpu.tiles import COLUMNS
 
 __all__ = ["bind_few", "few_bytes", "pack_lanes", "suits_few"]

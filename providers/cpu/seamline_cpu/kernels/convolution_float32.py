@@ -10,6 +10,7 @@ import numpy as np
 
 from seamline.kernels import Call, Run
 from seamline.provider import NodeView
+from seamline.windows import Window
 from seamline_cpu.binding import in_order
 from seamline_cpu.kernels.convolution_dense import bind_dense, scratch_bytes
 from seamline_cpu.kernels.convolution_few import (
@@ -48,7 +49,6 @@ from seamline_cpu.kernels.depthwise import (
     suits_depthwise,
 )
 from seamline_cpu.kernels.epilogues import PLAIN, Epilogue
-from seamline_cpu.kernels.windows import Window
 
 __all__ = ["DIRECT", "FORMS", "OPTION", "Shape", "bind_float32"]
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from seamline.fitting import Check, all_of
 from seamline.kernels import Call, Run
 from seamline.provider import NodeView
 from seamline.tensors import Dim, TensorType, ValueType
+from seamline.windows_fitting import unfit_convolution
 from seamline_cpu.kernels.convolution import bind_conv, conv_workspace
 from seamline_cpu.kernels.epilogues import epilogue_of, unknown_activation
-from seamline_cpu.kernels.fitting import Check, all_of
-from seamline_cpu.kernels.windows_fitting import unfit_convolution
 from seamline_cpu.table import TABLE
 
 __all__ = ["infer_convolution", "unlike_output"]

@@ -11,9 +11,11 @@ import functools
 
 import numpy as np
 
+from seamline.fitting import Check, all_of, dims, unlike
 from seamline.kernels import Call, Run
 from seamline.provider import NodeView
 from seamline.tensors import ValueType
+from seamline.windows_fitting import unfit_convolution
 from seamline_cpu.binding import nothing
 from seamline_cpu.kernels.convolution_endings import ConvolutionEnding
 from seamline_cpu.kernels.convolution_fused import infer_convolution, unlike_output
@@ -25,9 +27,7 @@ from seamline_cpu.kernels.convolution_sums import (
     sum_bytes,
 )
 from seamline_cpu.kernels.epilogues import epilogue_of, unknown_activation
-from seamline_cpu.kernels.fitting import Check, all_of, dims, unlike
 from seamline_cpu.kernels.windows import scratch_of
-from seamline_cpu.kernels.windows_fitting import unfit_convolution
 from seamline_cpu.table import TABLE
 
 __all__: list[str] = []

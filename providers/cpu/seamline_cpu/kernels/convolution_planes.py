@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from seamline.windows import Window
 from seamline_cpu.atomics import fetch_add
 from seamline_cpu.block_moves import fill_floats
 from seamline_cpu.commands import bind, command
@@ -21,7 +22,6 @@ from seamline_cpu.jit import jit
 from seamline_cpu.kernels.convolution_tiles import copy_tile, in_units, limited
 from seamline_cpu.kernels.epilogues import PLAIN, Epilogue, finish
 from seamline_cpu.kernels.padded_planes import Planes, fill_planes, planes_of
-from seamline_cpu.kernels.windows import Window
 from seamline_cpu.pixel_tiles import (
     narrow_tap_tile,
     narrow_tap_tile_onto,

@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from seamline.windows import Window
 from seamline_cpu.atomics import fetch_add, floats
 from seamline_cpu.commands import Native, bind, command
 from seamline_cpu.jit import jit
 from seamline_cpu.kernels.convolution_tiles import copy_tile, in_units, limited
 from seamline_cpu.kernels.epilogues import PLAIN, Epilogue, finish
-from seamline_cpu.kernels.windows import Window
 from seamline_cpu.pixel_tiles import (
     laid_tile,
     laid_tile_onto,

@@ -14,6 +14,7 @@ import numpy as np
 
 from seamline.kernels import Call, Run
 from seamline.provider import NodeView
+from seamline.windows import Window, sized, window_of
 from seamline_cpu.kernels.convolution import compact, in_order
 from seamline_cpu.kernels.convolution_dense import bind_dense, scratch_bytes
 from seamline_cpu.kernels.convolution_endings import (
@@ -35,7 +36,7 @@ from seamline_cpu.kernels.transformed_blocks import (
     suits_transformed,
     sums_fit,
 )
-from seamline_cpu.kernels.windows import Window, sized, threads_here, window_of
+from seamline_cpu.kernels.windows import threads_here
 from seamline_cpu.kernels.word_blocks import pack_channels, suits_words, words_bytes
 
 __all__ = ["bind_sums", "integer_bytes", "linear_bytes", "packed_bytes", "sum_bytes"]

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from seamline.windows import Window
 from seamline_cpu.block_moves import copy_block, thin_block, thin_rows
 from seamline_cpu.commands import Native, bind, command, joined
 from seamline_cpu.kernels.convolution_pointwise import bind_pointwise, pointwise_bytes
 from seamline_cpu.kernels.epilogues import PLAIN, Epilogue
-from seamline_cpu.kernels.windows import Window
 
 __all__ = ["bind_thinned", "suits_thinned", "thinned_bytes"]
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from seamline.windows import Window
 from seamline_cpu.atomics import bytes_at, fetch_add, ints, longs
 from seamline_cpu.commands import Command, Native, bind, command
 from seamline_cpu.integer_tiles import VARIANT, tap_tile_of_words
@@ -27,7 +28,6 @@ from seamline_cpu.kernels.convolution_endings import (
 )
 from seamline_cpu.kernels.convolution_tiles import copy_tile, in_units
 from seamline_cpu.kernels.transformed_blocks import TALL, Blocks
-from seamline_cpu.kernels.windows import Window
 from seamline_cpu.kernels.word_blocks import TILE, splits_of
 from seamline_cpu.kernels.word_rows import fill_row
 from seamline_cpu.tiles import COLUMNS, LANES, ROWS

@@ -11,14 +11,15 @@ import numpy as np
 from seamline.kernels import Call, Run
 from seamline.provider import NodeView
 from seamline.tensors import FLOATS, NUMBERS
+from seamline.windows import Window, sized, transposed_window_of
+from seamline.windows_fitting import unfit_columns, unfit_transposed
 from seamline_cpu.atomics import floats
 from seamline_cpu.binding import copying
 from seamline_cpu.commands import bind, command
 from seamline_cpu.kernels.convolution import as_float32, in_order, wide_bytes
 from seamline_cpu.kernels.convolution_dense import bind_dense, scratch_bytes
 from seamline_cpu.kernels.convolution_tiles import pack_bias, pack_weights
-from seamline_cpu.kernels.windows import Window, scratch_of, sized, threads_here
-from seamline_cpu.kernels.windows_fitting import unfit_columns, unfit_transposed
+from seamline_cpu.kernels.windows import scratch_of, threads_here
 from seamline_cpu.table import TABLE
 
 __all__: list[str] = []
@@ -71,33 +72,6 @@ def _overlap(a: Any, share: int, shares: int) -> None:  # noqa: C901 - flat loop
                             to[w * step + shift] += source[w]
 
 
-def _window(
-    view: NodeView, x: tuple[int, ...], w: tuple[int, ...], y: tuple[int, ...]
-) -> Window:
-    """Read the window; what the output's size leaves over is padding."""
-    rank = len(x) - 2
-    given = view.attributes
-    strides = tuple(given.get("strides") or (1,) * rank)
-    dilations = tuple(given.get("dilations") or (1,) * rank)
-    mode = given.get("auto_pad", "NOTSET")
-    pads = tuple(given.get("pads") or (0,) * 2 * rank)
-    begins, ends = pads[:rank], pads[rank:]
-    if mode == "VALID":
-        begins = ends = (0,) * rank
-    if given.get("output_shape") or mode in ("SAME_UPPER", "SAME_LOWER"):
-        extra = tuple(given.get("output_padding") or (0,) * rank)
-        totals = [
-            max(0, s * (n - 1) + e + (k - 1) * d + 1 - o)
-            for s, n, e, k, d, o in zip(
-                strides, x[2:], extra, w[2:], dilations, y[2:], strict=True
-            )
-        ]
-        small = tuple(total // 2 for total in totals)
-        large = tuple(total - total // 2 for total in totals)
-        begins, ends = (small, large) if mode == "SAME_UPPER" else (large, small)
-    return Window(x[2:], y[2:], w[2:], strides, dilations, begins, ends)
-
-
 def _pointwise(window: Window, taps: int) -> Window:
     """Give the product that makes the columns, as a convolution of single pixels."""
     del taps
@@ -126,7 +100,7 @@ def _workspace(view: NodeView) -> int:
     x, w, y = (kind.sizes for kind in kinds)  # type: ignore[union-attr]
     if kinds[0].dtype == "float64" or len(x) > 5:  # type: ignore[union-attr]
         return 0
-    window = _window(view, x, w, y)
+    window = transposed_window_of(view, x, w, y)
     groups = view.attributes.get("group", 1)
     wide = wide_bytes(kinds[0].dtype, x, y)  # type: ignore[union-attr]
     return wide + _bytes(x, w, window, groups)
@@ -139,7 +113,7 @@ def _workspace(view: NodeView) -> int:
 def conv_transpose(call: Call) -> Run:
     """Bind a product that makes columns and a command that overlaps them."""
     x, w, bias, out = call.inputs[0], call.inputs[1], call.input(2), call.outputs[0]
-    window = _window(call.view, x.shape, w.shape, out.shape)
+    window = transposed_window_of(call.view, x.shape, w.shape, out.shape)
     groups = call.attr("group", 1)
     if out.size == 0:
         return lambda: None

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from seamline.windows import Window
 from seamline_cpu.commands import Native, bind
 from seamline_cpu.kernels.convolution_tiles import in_units, limited
 from seamline_cpu.kernels.epilogues import PLAIN, Epilogue
-from seamline_cpu.kernels.windows import Window
 from seamline_cpu.kernels.winograd_units import (
     QUADS,
     READ,

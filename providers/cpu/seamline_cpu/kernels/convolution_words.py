@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from seamline.windows import Window
 from seamline_cpu.atomics import bytes_at, fetch_add, ints, longs
 from seamline_cpu.commands import Command, Native, bind, command
 from seamline_cpu.integer_tiles import VARIANT, tap_tile_of_words
@@ -28,7 +29,6 @@ from seamline_cpu.kernels.convolution_endings import (
     end_block,
 )
 from seamline_cpu.kernels.convolution_tiles import copy_tile, in_units
-from seamline_cpu.kernels.windows import Window
 from seamline_cpu.kernels.word_blocks import HEAD, TILE, WordBlocks, splits_of
 from seamline_cpu.kernels.word_rows import filler
 from seamline_cpu.tiles import COLUMNS, ROWS

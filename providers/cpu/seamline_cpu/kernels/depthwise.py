@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from seamline.windows import Window
 from seamline_cpu.atomics import floats
 from seamline_cpu.block_moves import copy_block, fill_floats
 from seamline_cpu.commands import bind, command
 from seamline_cpu.kernels.convolution_tiles import limited
 from seamline_cpu.kernels.epilogues import PLAIN, Epilogue, finish
 from seamline_cpu.kernels.padded_planes import Planes, fill_planes, planes_of
-from seamline_cpu.kernels.windows import Window
 from seamline_cpu.pixel_tiles import STRIP, strip_within
 
 __all__ = ["bind_depthwise", "depthwise_bytes", "suits_depthwise"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from seamline.fitting import all_of, dims, unlike
 from seamline.kernels import Call, Run
 from seamline.provider import NodeView
 from seamline.tensors import TensorType, ValueType
@@ -14,7 +15,6 @@ from seamline_cpu.kernels.dequantized_weights import (
     source_of,
     unfit_weights,
 )
-from seamline_cpu.kernels.fitting import all_of, dims, unlike
 from seamline_cpu.kernels.matmul_nbits import bind_packed
 from seamline_cpu.kernels.nbits_choice import choice, forced_by, is_int8
 from seamline_cpu.kernels.nbits_layout import Packed, pack, packed_nbytes

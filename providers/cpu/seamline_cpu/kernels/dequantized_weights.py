@@ -12,8 +12,8 @@ from __future__ import annotations
 import attrs
 import numpy as np
 
+from seamline.fitting import dims, unlike
 from seamline.provider import Array, NodeView
-from seamline_cpu.kernels.fitting import dims, unlike
 from seamline_cpu.kernels.nbits_layout import Source
 
 __all__ = ["BITS", "SCALES", "TABLES", "Form", "form_of", "source_of", "unfit_weights"]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from seamline.fitting import dims, unlike
 from seamline.provider import NodeView
 from seamline.tensors import Dim
 from seamline_cpu.kernels.expert_gates import ACTIVATIONS
-from seamline_cpu.kernels.fitting import dims, unlike
 
 __all__ = ["GLOBAL", "block_of", "input_of", "sizes_of", "unfit", "unfit_experts"]
 

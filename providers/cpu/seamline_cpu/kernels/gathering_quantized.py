@@ -20,6 +20,7 @@ from typing import Any
 import attrs
 import numpy as np
 
+from seamline.fitting import all_of
 from seamline.kernels import Call, Run
 from seamline.provider import Array, NodeView, View
 from seamline.tensors import INDICES, numpy_dtype
@@ -28,7 +29,6 @@ from seamline_cpu.binding import axis_of, in_order, nothing
 from seamline_cpu.commands import bind, command
 from seamline_cpu.instruction_sets import converts_half
 from seamline_cpu.jit import jit
-from seamline_cpu.kernels.fitting import all_of
 from seamline_cpu.kernels.nbits_choice import choice
 from seamline_cpu.kernels.nbits_commands import narrowed
 from seamline_cpu.kernels.quantized_fitting import unfit_table

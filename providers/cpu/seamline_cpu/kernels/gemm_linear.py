@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from seamline.fitting import dims, unlike
 from seamline.kernels import Call, Run
 from seamline.provider import NodeView
 from seamline.tensors import TensorType, ValueType
@@ -15,7 +16,6 @@ from seamline_cpu.binding import nothing
 from seamline_cpu.kernels.byte_endings import Ending
 from seamline_cpu.kernels.byte_panels import BytePanels
 from seamline_cpu.kernels.byte_product import bind_bytes
-from seamline_cpu.kernels.fitting import dims, unlike
 from seamline_cpu.kernels.int8_choice import group_of, variant_for
 from seamline_cpu.kernels.linear_elementwise import BYTES, single
 from seamline_cpu.kernels.rows import threads_of

@@ -18,16 +18,17 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
+from seamline.attention_fitting import unfit_group_query
+from seamline.attention_forms import refused_group_query
+from seamline.fitting import all_of
 from seamline.kernels import Call, Run
 from seamline.provider import Array
 from seamline.tensors import INDICES
 from seamline_cpu.binding import nothing
 from seamline_cpu.commands import Command, bind, checked, joined
-from seamline_cpu.kernels.attention_fitting import unfit_group_query
 from seamline_cpu.kernels.attention_floats import KINDS, padded
 from seamline_cpu.kernels.attention_inputs import widened
 from seamline_cpu.kernels.attention_native import Bias, Form, bind_attention
-from seamline_cpu.kernels.fitting import all_of
 from seamline_cpu.kernels.group_query_cache import spans
 from seamline_cpu.kernels.group_query_commands import (
     KEEP,
@@ -37,7 +38,7 @@ from seamline_cpu.kernels.group_query_commands import (
     measure,
     place_rows,
 )
-from seamline_cpu.kernels.group_query_fitting import Heads, heads_of, not_implemented
+from seamline_cpu.kernels.group_query_fitting import Heads, heads_of
 from seamline_cpu.kernels.rows import threads_of
 from seamline_cpu.table import TABLE
 
@@ -206,7 +207,7 @@ def _biases(plan: _Plan) -> tuple[list[Bias], int]:
 
 @TABLE.kernel(
     "GroupQueryAttention", domain="com.microsoft", dtypes={0: _DTYPES, 5: INDICES},
-    when=all_of(not_implemented, unfit_group_query), host_inputs={6}, aliases=((1, 3), (2, 4)),
+    when=all_of(refused_group_query, unfit_group_query), host_inputs={6}, aliases=((1, 3), (2, 4)),
 )  # fmt: skip
 def group_query_attention(call: Call) -> Run:
     """

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 from numba.np.numpy_support import carray
 
+from seamline.fitting import Check, unlike
 from seamline.kernels import Call, Run
 from seamline.provider import NodeView
 from seamline.tensors import Dim, TensorType, ValueType
 from seamline_cpu.atomics import bytes_at, floats
 from seamline_cpu.binding import nothing
 from seamline_cpu.commands import bind, command
-from seamline_cpu.kernels.fitting import Check, unlike
 from seamline_cpu.kernels.linear_commands import point_of
 from seamline_cpu.kernels.quantize_loops import code_of
 from seamline_cpu.kernels.rows import elementwise, threads_of

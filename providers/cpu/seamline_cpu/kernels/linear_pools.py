@@ -11,20 +11,20 @@ from typing import Any
 
 import numpy as np
 
+from seamline.fitting import all_of, dims
 from seamline.kernels import Call, Run
 from seamline.provider import NodeView
 from seamline.tensors import Dim, TensorType, ValueType
+from seamline.windows_fitting import unfit_pool
 from seamline_cpu.atomics import bytes_at, floats
 from seamline_cpu.binding import nothing
 from seamline_cpu.commands import bind, command
-from seamline_cpu.kernels.fitting import all_of, dims
 from seamline_cpu.kernels.linear_commands import point_of
 from seamline_cpu.kernels.linear_elementwise import BYTES, single
 from seamline_cpu.kernels.pooling import divisors_of, pool_window
 from seamline_cpu.kernels.pooling_bytes import bind_byte_pool
 from seamline_cpu.kernels.quantize_loops import code_of
 from seamline_cpu.kernels.rows import threads_of
-from seamline_cpu.kernels.windows_fitting import unfit_pool
 from seamline_cpu.table import TABLE
 
 __all__: list[str] = []

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from seamline.fitting import all_of, dims, unlike
 from seamline.kernels import Call, Run
 from seamline.provider import Array, NodeView
 from seamline.tensors import Dim, TensorType, ValueType
@@ -20,7 +21,6 @@ from seamline_cpu.atomics import bytes_at, floats
 from seamline_cpu.binding import in_order, nothing
 from seamline_cpu.commands import Native, bind, command
 from seamline_cpu.jit import jit
-from seamline_cpu.kernels.fitting import all_of, dims, unlike
 from seamline_cpu.kernels.linear_commands import point_of
 from seamline_cpu.kernels.linear_elementwise import BYTES, single
 from seamline_cpu.kernels.quantize_loops import code_of

@@ -11,11 +11,11 @@ from __future__ import annotations
 import attrs
 import numpy as np
 
+from seamline.fitting import all_of, dims, unlike
 from seamline.kernels import Call, Run
 from seamline.provider import Array, NodeView
 from seamline.tensors import TensorType, ValueType
 from seamline_cpu.binding import nothing
-from seamline_cpu.kernels.fitting import all_of, dims, unlike
 from seamline_cpu.kernels.matmul_nbits import bind_packed
 from seamline_cpu.kernels.nbits_choice import choice, forced_by
 from seamline_cpu.kernels.nbits_layout import Packed, Source, pack, packed_nbytes

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from seamline.fitting import all_of
 from seamline.kernels import Call, Run
 from seamline.provider import NodeView
 from seamline.tensors import TensorType, ValueType
 from seamline_cpu.kernels.epilogues import epilogue_of, unknown_activation
-from seamline_cpu.kernels.fitting import all_of
 from seamline_cpu.kernels.matmul import bind_fused
 from seamline_cpu.table import TABLE
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from seamline.fitting import Check, dims, unlike
 from seamline.kernels import Call, Run
 from seamline.provider import Array, NodeView
 from seamline.tensors import Dim
@@ -25,7 +26,6 @@ from seamline_cpu.kernels.byte_endings import Ending
 from seamline_cpu.kernels.byte_panels import BytePanels
 from seamline_cpu.kernels.byte_product import bind_bytes
 from seamline_cpu.kernels.byte_repacking import bind_repacking
-from seamline_cpu.kernels.fitting import Check, dims, unlike
 from seamline_cpu.kernels.int8_choice import group_of, variant_for
 from seamline_cpu.kernels.rows import threads_of
 from seamline_cpu.table import TABLE

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from seamline.fitting import all_of
 from seamline.kernels import Call, Run
 from seamline.provider import Array, NodeView
 from seamline_cpu.binding import in_order, nothing
-from seamline_cpu.kernels.fitting import all_of
 from seamline_cpu.kernels.nbits_choice import choice, forced_by, is_int8
 from seamline_cpu.kernels.nbits_layout import (
     Packed,

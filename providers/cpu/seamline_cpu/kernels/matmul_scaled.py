@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from seamline.fitting import Check, all_of, dims, unlike
 from seamline.kernels import Call, Run
 from seamline.provider import Array, NodeView
 from seamline.tensors import Dim, TensorType, ValueType
@@ -27,7 +28,6 @@ from seamline_cpu.kernels.epilogues import (
     epilogue_of,
     unknown_activation,
 )
-from seamline_cpu.kernels.fitting import Check, all_of, dims, unlike
 from seamline_cpu.kernels.int8_choice import group_of, variant_for
 from seamline_cpu.kernels.quantize_commands import bind_dynamic
 from seamline_cpu.kernels.rows import threads_of

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from seamline.fitting import Check, dims, unlike
 from seamline.provider import NodeView
 from seamline.tensors import Dim
-from seamline_cpu.kernels.fitting import Check, dims, unlike
 
 __all__ = ["unfit_by_channel", "unfit_skip", "unfit_trailing"]
 

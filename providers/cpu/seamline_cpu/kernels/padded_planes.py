@@ -14,9 +14,9 @@ from typing import Any
 import attrs
 import numpy as np
 
+from seamline.windows import Window
 from seamline_cpu.block_moves import copy_block, fill_floats, thin_block, thin_rows
 from seamline_cpu.jit import jit
-from seamline_cpu.kernels.windows import Window
 
 __all__ = ["Planes", "fill_planes", "planes_of"]
 

@@ -7,17 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from seamline.axes import axes_of, integers, pads_of
 from seamline.kernels import Call, Run
 from seamline.provider import Array
 from seamline.tensors import ANY, BOOL, FLOATS_8, NUMBERS
-from seamline_cpu.binding import (
-    axes_of,
-    copying,
-    filling,
-    from_host,
-    in_order,
-    integers,
-)
+from seamline_cpu.binding import copying, filling, from_host, in_order
 from seamline_cpu.table import TABLE
 
 __all__ = ["ZERO_FILLED"]
@@ -46,15 +40,8 @@ def pad_by_inputs(call: Call) -> Run:
         value = np.array("", object) if out.dtype == object else np.zeros((), out.dtype)
 
     def make(given: Array, on: Array | None) -> Run:
-        pads = integers(given) or ()
-        axes = range(x.ndim) if on is None else axes_of(integers(on) or (), x.ndim)
-        if len(pads) != 2 * len(axes):
-            raise ValueError(f"{len(pads)} pads for {len(axes)} axes")
-        whole = [0] * (2 * x.ndim)
-        for place, axis in enumerate(axes):
-            whole[axis] = pads[place]
-            whole[x.ndim + axis] = pads[len(axes) + place]
-        return _pad(x, out, whole, mode, np.asarray(value))
+        before, after = pads_of(integers(given) or (), integers(on), x.ndim)
+        return _pad(x, out, (*before, *after), mode, np.asarray(value))
 
     return from_host(call, [1, 3], make)
 

@@ -8,12 +8,13 @@ import numpy as np
 
 from seamline.kernels import Call, Run
 from seamline.tensors import FLOATS
+from seamline.windows import Window, window_of
+from seamline.windows_fitting import unfit_pool
 from seamline_cpu.kernels.pooling_bytes import bind_byte_pool
 from seamline_cpu.kernels.pooling_global import bind_means
 from seamline_cpu.kernels.pooling_planes import bind_pool_planes, suits_pool_planes
 from seamline_cpu.kernels.pooling_rows import bind_pool
-from seamline_cpu.kernels.windows import Window, slide, window_of
-from seamline_cpu.kernels.windows_fitting import unfit_pool
+from seamline_cpu.kernels.windows import slide
 from seamline_cpu.table import TABLE
 
 __all__ = ["divisors_of", "pool_window"]

@@ -6,10 +6,10 @@ import numpy as np
 
 from seamline.kernels import Run
 from seamline.provider import Array
+from seamline.windows import Window
 from seamline_cpu.binding import in_order
 from seamline_cpu.kernels.linear_commands import bind_dequantized, bind_quantized
 from seamline_cpu.kernels.pooling_rows import bind_pool
-from seamline_cpu.kernels.windows import Window
 
 __all__ = ["bind_byte_pool"]
 

@@ -8,11 +8,11 @@ import numpy as np
 
 from seamline.kernels import Call, Run
 from seamline.tensors import FLOATS
+from seamline.windows_fitting import unfit_unpool
 from seamline_cpu.atomics import floats
 from seamline_cpu.commands import command
 from seamline_cpu.kernels.reduction_rows import last_axes
 from seamline_cpu.kernels.rows import bind_rows, matrix, sum_of_row, threads_of
-from seamline_cpu.kernels.windows_fitting import unfit_unpool
 from seamline_cpu.pool import run_shares
 from seamline_cpu.table import TABLE
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from seamline.windows import Window
 from seamline_cpu.atomics import floats
 from seamline_cpu.block_moves import copy_block, fill_floats
 from seamline_cpu.commands import Native, bind, command
 from seamline_cpu.folds import largest_strip, sum_strip
 from seamline_cpu.kernels.padded_planes import fill_planes, planes_of
-from seamline_cpu.kernels.windows import Window
 from seamline_cpu.tiles import LANES
 
 __all__ = ["bind_pool_planes", "suits_pool_planes"]

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from seamline.windows import Window
 from seamline_cpu.atomics import floats, longs
 from seamline_cpu.commands import bind, command
 from seamline_cpu.folds import largest_strip, split_pairs, sum_strip
 from seamline_cpu.jit import jit
-from seamline_cpu.kernels.windows import Window
 from seamline_cpu.tiles import LANES
 
 __all__ = ["bind_pool"]

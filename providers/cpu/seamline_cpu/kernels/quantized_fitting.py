@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from seamline.fitting import dims, unlike
 from seamline.provider import NodeView
 from seamline.tensors import Dim
-from seamline_cpu.kernels.fitting import dims, unlike
 
 __all__ = ["unfit_blocks", "unfit_scales", "unfit_table"]
 

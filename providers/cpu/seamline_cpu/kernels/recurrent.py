@@ -8,9 +8,9 @@ from typing import Any
 import attrs
 import numpy as np
 
+from seamline.fitting import all_of
 from seamline.kernels import Call, Run
 from seamline.tensors import FLOATS
-from seamline_cpu.kernels.fitting import all_of
 from seamline_cpu.kernels.recurrent_cells import (
     Cell,
     gru_cell,

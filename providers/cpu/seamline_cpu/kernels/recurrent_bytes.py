@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from seamline.fitting import all_of, dims, unlike
 from seamline.kernels import Call, Run
 from seamline.provider import NodeView
 from seamline_cpu.binding import in_order
 from seamline_cpu.commands import bind, joined
 from seamline_cpu.kernels.byte_panels import BytePanels
 from seamline_cpu.kernels.byte_product import bind_bytes
-from seamline_cpu.kernels.fitting import all_of, dims, unlike
 from seamline_cpu.kernels.quantize_commands import bind_dynamic
 from seamline_cpu.kernels.recurrent_bytes_steps import (
     ARGUMENTS,

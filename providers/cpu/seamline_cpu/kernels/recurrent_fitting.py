@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from seamline.fitting import dims, unlike
 from seamline.provider import NodeView
-from seamline_cpu.kernels.fitting import dims, unlike
 
 __all__ = ["WAYS", "unfit_recurrent", "within_steps"]
 

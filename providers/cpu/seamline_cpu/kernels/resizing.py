@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -13,14 +13,12 @@ import numpy as np
 
 from seamline.kernels import Call, Run
 from seamline.provider import Array, NodeView
+from seamline.resized_axes import AxisPlan, axis_plans, coordinates
 from seamline.tensors import ANY, NUMBERS
-from seamline_cpu.binding import axes_of, from_host, in_order, same_bytes
+from seamline_cpu.binding import from_host, in_order, same_bytes
 from seamline_cpu.kernels.resampling import bind_blend, bind_pick
 from seamline_cpu.kernels.sampling import (
-    AxisPlan,
     Filter,
-    coordinates,
-    exact,
     nearest,
     taps,
 )
@@ -75,14 +73,15 @@ def _refuse(node: NodeView) -> str | None:
 @TABLE.kernel("Upsample", since=(7, 7), dtypes=ANY, when=_refuse)
 def upsample_by_attribute(call: Call) -> Run:
     """Resize by scales in an attribute."""
-    return _by_scales(call, np.array(call.attr("scales"), np.float32))
+    scales = np.array(call.attr("scales"), np.float32)
+    return _resample(call, axis_plans(call, scales))
 
 
 @TABLE.kernel("Upsample", since=9, dtypes=ANY, when=_refuse, host_inputs={1})
 @TABLE.kernel("Resize", since=(10, 10), dtypes=ANY, when=_refuse, host_inputs={1})
 def resize_by_scales(call: Call) -> Run:
     """Resize by scales in an input; coordinates are ``x / scale``."""
-    return from_host(call, [1], lambda scales: _by_scales(call, scales))
+    return from_host(call, [1], lambda s: _resample(call, axis_plans(call, s)))
 
 
 @TABLE.kernel("Resize", since=11, dtypes=ANY, when=_refuse, host_inputs={1, 2, 3})
@@ -90,67 +89,9 @@ def resize(call: Call) -> Run:
     """Resize by scales or to sizes, of all axes or of those named."""
 
     def make(roi: Array | None, scales: Array | None, sizes: Array | None) -> Run:
-        if scales is not None and scales.size:
-            return _by_scales(call, scales, roi)
-        if sizes is None or not sizes.size:
-            raise ValueError("neither scales nor sizes are given")
-        return _by_sizes(call, sizes, roi)
+        return _resample(call, axis_plans(call, scales, sizes, roi))
 
     return from_host(call, [1, 2, 3], make)
-
-
-def _by_scales(call: Call, scales: Array, roi: Array | None = None) -> Run:
-    plans = {}
-    x, out = call.inputs[0], call.outputs[0]
-    for axis, scale, start, end in _each(call, scales, roi):
-        n, m, s = x.shape[axis], out.shape[axis], exact(scale)
-        if not s > 0:
-            raise ValueError(f"scale {scale} of axis {axis} is not above 0")
-        # The plan may have multiplied in floating point, and so be 1 off.
-        if abs(n * (end - start) * s - m) > 1:
-            raise ValueError(
-                f"scale {scale} of axis {axis} does not lead from {n} to {m}"
-            )
-        plans[axis] = AxisPlan(n, m, s, start, end)
-    return _resample(call, plans)
-
-
-def _by_sizes(call: Call, sizes: Array, roi: Array | None) -> Run:
-    x, out = call.inputs[0], call.outputs[0]
-    policy = call.attr("keep_aspect_ratio_policy", "stretch")
-    each = list(_each(call, sizes, roi))
-    if not x.size:
-        return _resample(call, {})
-    scales = [Fraction(int(size), x.shape[axis]) for axis, size, _, _ in each]
-    if policy != "stretch":
-        scales = [min(scales) if policy == "not_larger" else max(scales)] * len(scales)
-    plans = {}
-    for (axis, size, start, end), scale in zip(each, scales, strict=True):
-        n = x.shape[axis]
-        wanted = (
-            int(size) if policy == "stretch" else math.floor(scale * n + Fraction(1, 2))
-        )
-        if wanted != out.shape[axis]:
-            raise ValueError(f"axis {axis} becomes {wanted}, the plan says {out.shape}")
-        plans[axis] = AxisPlan(n, wanted, scale, start, end)
-    return _resample(call, plans)
-
-
-def _each(
-    call: Call, values: Array, roi: Array | None
-) -> Sequence[tuple[int, Any, Fraction, Fraction]]:
-    """Give axis, value, start and end of the region, for each axis to resize."""
-    rank = call.inputs[0].ndim
-    axes = axes_of(call.attr("axes", range(rank)), rank)
-    count = len(axes)
-    if values.size != count:
-        raise ValueError(f"{values.size} scales or sizes for {count} axes")
-    crops = _way(call).coordinates == "tf_crop_and_resize"
-    if not crops or roi is None or not roi.size:
-        edges = [Fraction(0)] * count + [Fraction(1)] * count
-    else:
-        edges = [Fraction(float(edge)) for edge in roi.ravel()]
-    return list(zip(axes, values.ravel(), edges[:count], edges[count:], strict=True))
 
 
 def _resample(call: Call, plans: Mapping[int, AxisPlan]) -> Run:

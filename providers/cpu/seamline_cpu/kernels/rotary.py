@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from seamline.attention_fitting import unfit_rotary
+from seamline.attention_forms import refused_rotary, refused_rotary_contrib
+from seamline.fitting import all_of
 from seamline.kernels import Call, Run
-from seamline.provider import Array, NodeView
-from seamline_cpu.kernels.attention_fitting import unfit_rotary
-from seamline_cpu.kernels.fitting import all_of
+from seamline.provider import Array
 from seamline_cpu.kernels.rotary_commands import bind_rotation
 from seamline_cpu.kernels.rows import threads_of
 from seamline_cpu.table import TABLE
@@ -78,15 +79,7 @@ def _bind(
     return run
 
 
-def _rank_3_heads(view: NodeView) -> str | None:
-    x = view.tensor(0)
-    rank = None if x is None or x.shape is None else len(x.shape)
-    if rank == 3 and not view.attributes.get("num_heads", 0):
-        return "the input has rank 3, and num_heads is not given"
-    return None
-
-
-REFUSED = all_of(_rank_3_heads, unfit_rotary(1, 2, 3))
+REFUSED = all_of(refused_rotary, unfit_rotary(1, 2, 3))
 
 
 @TABLE.kernel("RotaryEmbedding", since=23, dtypes=FLOAT_KINDS, when=REFUSED)
@@ -95,17 +88,9 @@ def rotary_embedding(call: Call) -> Run:
     return _bind(call, call.input(1), call.input(2), call.input(3), 0)
 
 
-def _packed(view: NodeView) -> str | None:
-    if view.attributes.get("is_packed_batching", 0):
-        return "is_packed_batching (ragged batches) is not implemented"
-    if view.attributes.get("scale", 1.0) != 1.0:
-        return "a scale other than 1 is not implemented"
-    return None
-
-
 @TABLE.kernel(
     "RotaryEmbedding", domain="com.microsoft", dtypes=FLOAT_KINDS,
-    when=all_of(_packed, unfit_rotary(2, 3, 1)),
+    when=all_of(refused_rotary_contrib, unfit_rotary(2, 3, 1)),
 )  # fmt: skip
 def contrib_rotary_embedding(call: Call) -> Run:
     """Bind onnxruntime's form: positions second, (1) being where every row starts."""

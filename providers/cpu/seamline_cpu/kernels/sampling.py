@@ -1,9 +1,4 @@
-"""
-Where Resize samples: exact coordinates, nearest neighbours, and weighted taps.
-
-Coordinates are fractions. In floating point a coordinate that lies exactly between two
-samples falls to either side, by the rounding of the scale, and another pixel is taken.
-"""
+"""What Resize takes from exact coordinates: nearest neighbours, and weighted taps."""
 
 from __future__ import annotations
 
@@ -15,74 +10,11 @@ import attrs
 import numpy as np
 
 from seamline.provider import Array
+from seamline.resized_axes import AxisPlan
 
-__all__ = ["AxisPlan", "Filter", "coordinates", "exact", "nearest", "taps"]
+__all__ = ["Filter", "nearest", "taps"]
 
 _HALF = Fraction(1, 2)
-_DENOMINATORS = 4096
-
-
-def exact(scale: float) -> Fraction:
-    """
-    Give the fraction that a float32 scale stands for: the simplest that rounds to it.
-
-    Examples
-    --------
-    >>> exact(np.float32(0.6)), exact(np.float32(1 / 3))
-    (Fraction(3, 5), Fraction(1, 3))
-    """
-    given = Fraction(float(scale))
-    simple = given.limit_denominator(_DENOMINATORS)
-    return simple if np.float32(float(simple)) == np.float32(scale) else given
-
-
-@attrs.frozen
-class AxisPlan:
-    """
-    One axis to resize.
-
-    Attributes
-    ----------
-    size, length
-        Elements before and after.
-    scale
-        Length over size, before the length was rounded.
-    start, end
-        The region of interest, as parts of the axis.
-    """
-
-    size: int
-    length: int
-    scale: Fraction
-    start: Fraction = Fraction(0)
-    end: Fraction = Fraction(1)
-
-
-def coordinates(axis: AxisPlan, mode: str) -> list[Fraction]:
-    """Give the place in the input of each output element (the formulas of Resize-19)."""
-    n, m, scale = axis.size, axis.length, axis.scale
-    places = range(m)
-    if mode == "asymmetric":
-        return [i / scale for i in places]
-    if mode == "align_corners":
-        whole = scale * n
-        step = Fraction(n - 1) / (whole - 1) if whole != 1 else Fraction(0)
-        return [i * step for i in places]
-    if mode == "tf_crop_and_resize":
-        start, end = axis.start, axis.end
-        if m == 1:
-            return [_HALF * (start + end) * (n - 1)]
-        return [start * (n - 1) + i * (end - start) * (n - 1) / (m - 1) for i in places]
-    if mode == "tf_half_pixel_for_nn":
-        return [(i + _HALF) / scale for i in places]
-    if mode == "pytorch_half_pixel" and m == 1:
-        return [Fraction(0)]
-    if mode not in ("half_pixel", "pytorch_half_pixel", "half_pixel_symmetric"):
-        raise ValueError(f"unknown coordinate_transformation_mode {mode!r}")
-    shift = -_HALF
-    if mode == "half_pixel_symmetric":
-        shift += Fraction(n, 2) * (1 - m / (scale * n))
-    return [(i + _HALF) / scale + shift for i in places]
 
 
 def nearest(places: Sequence[Fraction], size: int, mode: str) -> Array:

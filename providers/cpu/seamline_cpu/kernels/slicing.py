@@ -8,17 +8,11 @@ from itertools import pairwise
 
 import numpy as np
 
+from seamline.axes import axis_of, equal_parts, integers, slices
 from seamline.kernels import Call, Run
 from seamline.provider import Array
 from seamline.tensors import ANY
-from seamline_cpu.binding import (
-    axes_of,
-    axis_of,
-    copying,
-    from_host,
-    in_order,
-    integers,
-)
+from seamline_cpu.binding import copying, from_host, in_order
 from seamline_cpu.kernels.padding import ZERO_FILLED
 from seamline_cpu.kernels.rows import threads_of
 from seamline_cpu.table import TABLE
@@ -48,40 +42,6 @@ def slice_by_inputs(call: Call) -> Run:
         return copying(x[(..., *found)], out, threads_of(call.options))
 
     return from_host(call, [1, 2, 3, 4], make)
-
-
-def slices(
-    sizes: Sequence[int],
-    starts: Sequence[int],
-    ends: Sequence[int],
-    axes: Sequence[int] | None,
-    steps: Sequence[int] | None,
-) -> tuple[slice, ...]:
-    """
-    Give Python's slices for ONNX's.
-
-    Examples
-    --------
-    >>> slices((6,), [-1], [-(2**63)], None, [-2])
-    (slice(5, None, -2),)
-    """
-    found = [slice(None)] * len(sizes)
-    places = range(len(starts)) if axes is None else axes_of(axes, len(sizes))
-    strides = steps or (1,) * len(starts)
-    for axis, start, end, step in zip(places, starts, ends, strides, strict=True):
-        found[axis] = _walk(sizes[axis], start, end, step)
-    return tuple(found)
-
-
-def _walk(size: int, start: int, end: int, step: int) -> slice:
-    if step == 0:
-        raise ValueError("a step of 0 leads nowhere")
-    low, high = (0, size) if step > 0 else (-1, size - 1)
-    first = min(max(start + size if start < 0 else start, max(low, 0)), high)
-    last = min(max(end + size if end < 0 else end, low), high)
-    if (last - first) * step <= 0:
-        return slice(0, 0)
-    return slice(first, None if last < 0 else last, step)
 
 
 # --- Split, Concat --------------------------------------------------------------------
@@ -123,27 +83,6 @@ def _split(call: Call, given: Sequence[int] | None) -> Run:
             if out is not None
         ]
     )
-
-
-def equal_parts(size: int, count: int, *, uneven: bool) -> tuple[int, ...]:
-    """
-    Give the sizes of parts: the size over the count, rounded up, and the last the rest.
-
-    Raises
-    ------
-    ValueError
-        The rest is negative, or the parts must be equal and are not.
-
-    Examples
-    --------
-    >>> equal_parts(10, 3, uneven=True)
-    (4, 4, 2)
-    """
-    part = -(-size // count)
-    rest = size - part * (count - 1)
-    if rest < 0 or (rest != part and not uneven):
-        raise ValueError(f"{size} elements do not make {count} parts of {part}")
-    return (*[part] * (count - 1), rest)
 
 
 @TABLE.kernel("Concat", since=4, dtypes=ANY)

@@ -7,8 +7,8 @@ from typing import Any
 import attrs
 import numpy as np
 
+from seamline.windows import Window
 from seamline_cpu.integer_transforms import LARGEST, Nested, nested
-from seamline_cpu.kernels.windows import Window
 from seamline_cpu.kernels.word_blocks import (
     TILE,
     TILE_STEP,

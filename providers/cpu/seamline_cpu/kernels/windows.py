@@ -1,80 +1,16 @@
-"""What convolutions and pools share: windows that slide over the spatial axes."""
+"""What convolutions and pools on the host share beside their windows."""
 
 from __future__ import annotations
 
 import os
 from typing import Any
 
-import attrs
 import numpy as np
 
 from seamline.kernels import Call
-from seamline.provider import NodeView
-from seamline.tensors import TensorType
+from seamline.windows import Window
 
-__all__ = ["Window", "scratch_of", "sized", "slide", "threads_here", "window_of"]
-
-
-@attrs.frozen
-class Window:
-    """
-    A window over spatial axes; every field has one entry an axis.
-
-    Attributes
-    ----------
-    begins
-        Padding before each axis, as it is used: ``auto_pad`` is resolved.
-    """
-
-    sizes: tuple[int, ...]
-    outs: tuple[int, ...]
-    kernel: tuple[int, ...]
-    strides: tuple[int, ...]
-    dilations: tuple[int, ...]
-    begins: tuple[int, ...]
-    ends: tuple[int, ...]
-
-    def in_three(self) -> Window:
-        """Give the same window over three axes: leading axes of size one are added."""
-        more = 3 - len(self.sizes)
-        ones, zeros = (1,) * more, (0,) * more
-        return Window(
-            ones + self.sizes, ones + self.outs, ones + self.kernel, ones + self.strides,
-            ones + self.dilations, zeros + self.begins, zeros + self.ends,
-        )  # fmt: skip
-
-
-def window_of(
-    view: NodeView,
-    sizes: tuple[int, ...],
-    outs: tuple[int, ...],
-    kernel: tuple[int, ...],
-) -> Window:
-    """Read a node's window; ``auto_pad`` follows from the sizes, as ONNX defines it."""
-    rank = len(sizes)
-    given = view.attributes
-    strides = tuple(given.get("strides") or (1,) * rank)
-    dilations = tuple(given.get("dilations") or (1,) * rank)
-    pads = tuple(given.get("pads") or (0,) * (2 * rank))
-    begins, ends = pads[:rank], pads[rank:]
-    mode = given.get("auto_pad", "NOTSET")
-    if mode == "VALID":
-        begins = ends = (0,) * rank
-    elif mode in ("SAME_UPPER", "SAME_LOWER"):
-        spans = [
-            max(0, (-(-size // s) - 1) * s + (k - 1) * d + 1 - size)
-            for size, s, k, d in zip(sizes, strides, kernel, dilations, strict=True)
-        ]
-        small = tuple(span // 2 for span in spans)
-        large = tuple(span - span // 2 for span in spans)
-        begins, ends = (small, large) if mode == "SAME_UPPER" else (large, small)
-    return Window(sizes, outs, tuple(kernel), strides, dilations, begins, ends)
-
-
-def sized(view: NodeView, *indices: int) -> bool:
-    """Tell whether the inputs at ``indices`` and output 0 have known sizes."""
-    kinds = [view.inputs[i] for i in indices] + [view.outputs[0]]
-    return all(isinstance(kind, TensorType) and kind.is_sized for kind in kinds)
+__all__ = ["scratch_of", "slide", "threads_here"]
 
 
 def threads_here() -> int:

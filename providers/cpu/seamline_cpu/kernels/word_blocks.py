@@ -15,7 +15,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from seamline_cpu.kernels.windows import Window
+from seamline.windows import Window
 from seamline_cpu.tiles import COLUMNS, ROWS
 
 __all__ = [

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from seamline.fitting import Check, dims, unlike
 from seamline.provider import NodeView
 from seamline.tensors import Dim
-from seamline_cpu.kernels.fitting import Check, dims, unlike
 
 __all__ = ["unfit_attention", "unfit_group_query", "unfit_projected", "unfit_rotary"]
 

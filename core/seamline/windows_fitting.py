@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from seamline.fitting import Check, dims, unlike
 from seamline.provider import NodeView
 from seamline.tensors import Dim
-from seamline_cpu.kernels.fitting import Check, dims, unlike
 
 __all__ = [
     "unfit_columns",

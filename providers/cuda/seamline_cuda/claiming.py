@@ -1,0 +1,42 @@
+"""What claims of row operators ask of sizes, and where inputs are known on the host."""
+
+from __future__ import annotations
+
+import math
+
+from seamline.provider import NodeView
+from seamline.tensors import TensorType
+from seamline_cuda.elements import ELEMENTS
+from seamline_cuda.elementwise import LIMIT
+
+__all__ = ["rows_fit", "sizes_of", "unknown_on_host"]
+
+
+def sizes_of(node: NodeView, index: int) -> tuple[int, ...] | None:
+    """Give an input's sizes, or None where one of them is not known yet."""
+    kind = node.tensor(index)
+    return kind.sizes if kind is not None and kind.is_sized else None
+
+
+def rows_fit(node: NodeView) -> str | None:
+    """Refuse what has no element type here, an unknown rank, or too many elements."""
+    for kind in (*node.inputs, *node.outputs):
+        if kind is None:
+            continue
+        if not isinstance(kind, TensorType):
+            return f"a {kind} is no tensor"
+        if kind.dtype not in ELEMENTS:
+            return f"it makes or reads {kind.dtype}, which the device has not"
+        if kind.is_sized and math.prod(kind.sizes) >= LIMIT:
+            return f"{kind} has {LIMIT} elements or more"
+    kind = node.tensor(0)
+    if kind is None or kind.shape is None:
+        return "its input's rank is not known"
+    return None
+
+
+def unknown_on_host(node: NodeView, index: int, what: str) -> str | None:
+    """Refuse an input whose value goes into a kernel's text or arguments, unless constant."""
+    if not node.has_input(index) or node.constant(index) is not None:
+        return None
+    return f"its {what} is computed by the model; constants would be accepted"

@@ -1,0 +1,88 @@
+"""The tests of products on a GPU, over the emulated library; and its refusals."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.cuda.emulation import emulated
+from tests.gpu.rig import Rig
+from tests.gpu.test_products import *  # noqa: F403 - its tests and fixtures
+from tests.gpu.test_products import Bench
+
+from seamline.provider import VirtualMemoryError
+from seamline_cuda import blaslt
+from seamline_cuda.blaslt import BlasError
+from seamline_cuda.works import Matrix, ProductWork
+
+
+@pytest.fixture
+def driver():
+    with emulated() as made:
+        yield made
+
+
+@pytest.fixture
+def rig(driver):
+    made = Rig()
+    made.driver = driver
+    yield made
+    made.close()
+
+
+def work_over(bench):
+    place = bench.put(np.ones(64, np.float32))
+    return ProductWork(
+        Matrix(place, 4), Matrix(place, 4), Matrix(place + 64, 4), 4, 4, 4,
+        bias=place + 128,
+    )  # fmt: skip
+
+
+STEPS = (
+    "create", "matmul_desc_create", "matmul_desc_set_attribute", "matrix_layout_create",
+    "matmul_preference_create", "matmul_preference_set_attribute",
+    "matmul_algo_get_heuristic",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_step_that_is_refused_leaves_nothing_open_and_the_next_try_works(rig, step):
+    bench, blas = Bench(rig), rig.driver.blas
+    work = work_over(bench)
+    blas.fail_at = (step, 15)
+    with pytest.raises(BlasError, match=f"cublasLt {step}: CUBLAS_STATUS_NOT_SUPPORTED") as caught:  # fmt: skip
+        bench.bind(work)
+    assert (caught.value.code, caught.value.number) == ("CUBLAS_STATUS_NOT_SUPPORTED", 15)  # fmt: skip
+    assert set(blas.open.values()) <= {"handle"}
+    bench.run(work)
+    bench.close()
+    assert not blas.open
+
+
+def test_a_product_that_is_refused_when_it_is_submitted_says_so(rig):
+    bench = Bench(rig)
+    launch = bench.bind(work_over(bench))
+    rig.driver.blas.fail_at = ("matmul", 14)
+    with rig.gpu.here(), pytest.raises(BlasError, match="INTERNAL_ERROR"):
+        launch()
+    bench.close()
+
+
+def test_no_room_for_the_workspace_leaves_no_handle(rig):
+    bench = Bench(rig)
+    work = work_over(bench)
+    rig.driver.fail("cuMemCreate")
+    with pytest.raises(VirtualMemoryError, match="33554432"):
+        bench.bind(work)
+    assert not rig.driver.blas.open
+    bench.close()
+
+
+def test_without_the_library_the_reason_says_what_to_install(monkeypatch):
+    def absent():
+        raise ImportError("No module named 'nvmath'")
+
+    monkeypatch.setattr(blaslt, "_library", absent)
+    assert blaslt.missing() == (
+        "the bindings of cuBLASLt cannot be imported (No module named 'nvmath'); "
+        "to fix: pip install 'seamline[cuda]'"
+    )
