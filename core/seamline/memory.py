@@ -133,8 +133,8 @@ class HostMemory:
         """Show bytes of a buffer as an array; strings get an object array of their own."""
         if kind.dtype == "string":
             return np.empty(kind.sizes, dtype=object)
-        if isinstance(buffer, GrowingBuffer) and buffer.is_open:
-            return _array_at(buffer.address + offset, kind)
+        if isinstance(buffer, GrowingBuffer) and buffer.device == HOST:
+            return _within(buffer, offset, kind)
         if not isinstance(buffer, HostBuffer) or buffer.bytes is None:
             raise ValueError("not an open buffer of the host")
         chunk = buffer.bytes[offset : offset + nbytes_of(kind)]
@@ -192,8 +192,14 @@ class _HostPages:
         self.content += nbytes
 
 
-def _array_at(address: int, kind: TensorType) -> Array:
+def _within(buffer: GrowingBuffer, offset: int, kind: TensorType) -> Array:
     """Give an array over addresses of a growing buffer, whose owner outlives it."""
-    raw = (ctypes.c_uint8 * nbytes_of(kind)).from_address(address)
+    nbytes = nbytes_of(kind)
+    if not buffer.is_open or not 0 <= offset <= buffer.nbytes - nbytes:
+        room = buffer.nbytes
+        raise ValueError(
+            f"{kind} at {offset} is not within an open buffer of {room} bytes"
+        )
+    raw = (ctypes.c_uint8 * nbytes).from_address(buffer.address + offset)
     chunk: Array = np.ctypeslib.as_array(raw)
     return chunk.view(numpy_dtype(kind.dtype)).reshape(kind.sizes)

@@ -22,14 +22,22 @@ PROVIDERS = ("cpu", "twin", "cuda")
 
 @contextlib.contextmanager
 def opened(
-    source, states, provider="cpu", *, opset=24, options=None, more="", **chosen
+    source,
+    states,
+    provider="cpu",
+    *,
+    also=(),
+    opset=24,
+    options=None,
+    more="",
+    **chosen,
 ):
     """Open a model with states; what it leaves in the device's memory is an assertion."""
     source = model(source, opset, more) if isinstance(source, str) else source
     device = emulated() if provider == "cuda" else contextlib.nullcontext()
     with device:
         pipeline = Pipeline.open(
-            source, providers=[(provider, options or {})], plugins=PLUGINS, settings=ALONE,
+            source, providers=[(provider, options or {}), *also], plugins=PLUGINS, settings=ALONE,
             states=states, **chosen,
         )  # fmt: skip
         memories = list(pipeline.engine.memories.values())
