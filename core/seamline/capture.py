@@ -26,7 +26,7 @@ from seamline.provider import Executable, Provider, Recording, cuts_capture
 if TYPE_CHECKING:
     from seamline.program import Program
 
-__all__ = ["CapturedSegment", "is_captured"]
+__all__ = ["Captured", "CapturedSegment", "is_captured"]
 
 _LOST = 64  # recordings of one segment that may cease to hold before it stays eager
 
@@ -37,9 +37,9 @@ def is_captured(step: Segment, provider: Provider) -> bool:
 
 
 @attrs.define(eq=False)
-class CapturedSegment:
+class Captured:
     """
-    One segment of a program: what its next run does, and what has happened so far.
+    Something of a program that is recorded: what its next run does, and what happened.
 
     Attributes
     ----------
@@ -52,26 +52,40 @@ class CapturedSegment:
     """
 
     program: Program
-    step: Segment
-    executable: Executable
-    state: str = "waiting"
-    why: str = ""
-    events: list[str] = attrs.field(factory=list)
-    recording: Recording | None = None
-    _made: int = 0
-    _unverified: int = 0
+    state: str = attrs.field(default="waiting", init=False)
+    why: str = attrs.field(default="", init=False)
+    events: list[str] = attrs.field(factory=list, init=False)
+    recording: Recording | None = attrs.field(default=None, init=False)
+    _made: int = attrs.field(default=0, init=False)
+    _unverified: int = attrs.field(default=0, init=False)
     _now: Callable[[], object] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._now = self._warm_up
         self._unverified = self.program.engine.capture.verify
 
+    def eagerly(self) -> object:
+        """Run without a recording; give what a run wrongly gave."""
+        raise NotImplementedError
+
+    def make(self) -> Recording:
+        """Record."""
+        raise NotImplementedError
+
+    def verify(self, recording: Recording) -> str:
+        """Do a run's work both ways; say what was not compared."""
+        raise NotImplementedError
+
+    def blamed(self, error: RecordingError) -> str:
+        """Quarantine the node that an error names, if any; say what happened."""
+        raise NotImplementedError
+
     def run(self) -> object:
         """Run, record and replay, or replay; gives what a run or replay wrongly gave."""
         try:
             return self._now()
         except CaptureMismatchError as error:
-            self._quarantine(error)
+            self._stay_eager(self.blamed(error))
             raise
         except RecordingError as error:
             self._lost(error)
@@ -89,17 +103,17 @@ class CapturedSegment:
             recording.close()
 
     def _warm_up(self) -> object:
-        given = self.executable.run()
+        given = self.eagerly()
         self._now = self._record
         return given
 
     def _record(self) -> None:
         """Record, and do this run's work by it."""
         try:
-            made = self.executable.record()
+            made = self.make()
             _check(made)
         except RecordingError as error:
-            self._quarantine(error)
+            self._stay_eager(self.blamed(error))
         except SeamlineError:
             raise
         except Exception as error:
@@ -120,7 +134,7 @@ class CapturedSegment:
     def _verified(self) -> None:
         """Run and replay side by side, for as many runs as were asked for."""
         assert self.recording is not None
-        left = verified(self.program, self.step, self.executable, self.recording)
+        left = self.verify(self.recording)
         self.events.append(f"verified: {left}" if left else "verified")
         self._unverified -= 1
         if not self._unverified:
@@ -136,13 +150,40 @@ class CapturedSegment:
             try:
                 self._record()
             except CaptureMismatchError as wrong:
-                self._quarantine(wrong)
+                self._stay_eager(self.blamed(wrong))
                 raise
             return
         self._stay_eager(f"{_LOST} recordings ceased to hold, the last: {error.why}")
         self._now()
 
-    def _quarantine(self, error: RecordingError) -> None:
+    def _stay_eager(self, why: str) -> None:
+        self.close()
+        self.state, self.why = "eager", why
+        self.events.append(f"not recorded: {why}")
+        self._now = self.eagerly
+
+
+@attrs.define(eq=False)
+class CapturedSegment(Captured):
+    """One segment of a program."""
+
+    step: Segment
+    executable: Executable
+
+    def eagerly(self) -> object:
+        """Run the segment."""
+        return self.executable.run()
+
+    def make(self) -> Recording:
+        """Record the segment."""
+        return self.executable.record()
+
+    def verify(self, recording: Recording) -> str:
+        """Compare a replay of the segment with a run."""
+        return verified(self.program, self.step, self.executable, recording)
+
+    def blamed(self, error: RecordingError) -> str:
+        """Have the next plan cut the node out."""
         said, engine = error.why, self.program.engine
         # A provider that records around nodes leaves them in place by itself.
         cuts = cuts_capture(engine.providers[self.step.provider])
@@ -151,13 +192,7 @@ class CapturedSegment:
             engine.quarantined[error.node] = said
             self.program.stale = len(self.step.nodes) > 1
             said = f"node {error.node!r}: {said}"
-        self._stay_eager(said)
-
-    def _stay_eager(self, why: str) -> None:
-        self.close()
-        self.state, self.why = "eager", why
-        self.events.append(f"not recorded: {why}")
-        self._now = self.executable.run
+        return said
 
 
 def _check(made: object) -> None:

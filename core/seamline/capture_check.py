@@ -3,16 +3,17 @@ Whether a replay does what a run does: both, over the same inputs, and what they
 
 What the segment reads from outside is kept, since its memory may be written inside: in
 place, or because it dies there; of a state it is every byte that has pages, put back
-before each side, so that a state advances once. Between the run and the replay every output is poisoned,
-so that a kernel that is missing from the recording shows. The inputs are tried twice, as
-fed and with floating-point ones rotated, so that a value baked in at recording shows even
-where a caller always feeds the same. Results are compared bit for bit.
+before each side, so that it advances once. Between the run and the replay every output is
+poisoned, so that a kernel that is missing from the recording shows. The inputs are tried
+twice, as fed and with floating-point ones rotated, so that a value baked in at recording
+shows even where a caller always feeds the same. Results are compared bit for
+bit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -20,13 +21,16 @@ from seamline.capture_bisect import first_difference
 from seamline.errors import CaptureMismatchError, KernelError
 from seamline.folding import RANDOM
 from seamline.planned import Segment
-from seamline.provider import Array, Executable, Recording, View
+from seamline.provider import Array, Device, Executable, Recording
 from seamline.tensors import FLOATS, TensorType, numpy_dtype
 
 if TYPE_CHECKING:
     from seamline.program import Program
+    from seamline.state_place import Place as StatePlace
 
-__all__ = ["poison_of", "rotated", "verified"]
+__all__ = ["Both", "Place", "poison_of", "random_node", "rotated", "verified"]
+
+Place: TypeAlias = tuple[str, Device]  #: a value, and where it lies
 
 
 def verified(
@@ -47,18 +51,124 @@ def verified(
     KernelError
         The run itself failed.
     """
-    nodes = {node.name: node for node in program.plan.region.nodes}
-    for name in step.nodes:
-        if nodes[name].op_type in RANDOM:
-            executable.run()
-            return f"left out, for {name!r} ({nodes[name].op_type}) is random"
-    both = _Both(program, step, executable, recording)
-    said = both.with_rotated_inputs()
-    both.compare(both.fed)
-    return said
+    said = random_node(program, step.nodes)
+    if said:
+        executable.run()
+        return f"left out, for {said}"
+    return _OfSegment(program, step, executable, recording).verified()
 
 
-class _Both:
+class Both:
+    """
+    A run and a replay over the same places, held to be equal.
+
+    Attributes
+    ----------
+    inputs, written, outputs
+        Places that are read from outside, written, and compared: a value and a device.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        inputs: Sequence[Place],
+        written: Sequence[Place],
+        outputs: Sequence[Place],
+        run: Callable[[], object],
+        replay: Callable[[], object],
+    ) -> None:
+        self.program, self.run, self.replay = program, run, replay
+        self.inputs = [place for place in inputs if self._is_plain(place[0])]
+        # What is written into a state is not poisoned: its pages are put back as they were.
+        states = program.plan.states
+        self.written = [
+            place
+            for place in written
+            if self._is_plain(place[0]) and place not in states
+        ]
+        self.outputs = [place for place in outputs if self._is_plain(place[0])]
+        self.fed = self._read(self.inputs)
+
+    def _is_plain(self, name: str) -> bool:
+        kind = self.program.plan.types.get(name)
+        return isinstance(kind, TensorType) and kind.dtype != "string"
+
+    def verified(self) -> str:
+        """Compare with rotated inputs and as fed; say what was left out, and why."""
+        said = self._with_rotated_inputs()
+        self._compare(self.fed)
+        return said
+
+    def mismatch(
+        self, wrong: Sequence[Place], fed: Mapping[Place, Array]
+    ) -> CaptureMismatchError:
+        """Give the error that names the first node that differs."""
+        raise NotImplementedError
+
+    def _with_rotated_inputs(self) -> str:
+        """Compare with other inputs than were fed; say why not, where they are refused."""
+        other = {place: rotated(array) for place, array in self.fed.items()}
+        if all(np.array_equal(other[p], self.fed[p]) for p in other):
+            return ""
+        try:
+            self._compare(other)
+        except KernelError as error:
+            return f"only as fed, for changed inputs were refused: {error.why}"
+        finally:
+            self._write(self.fed)
+        return ""
+
+    def _compare(self, fed: Mapping[Place, Array]) -> None:
+        """Run and replay with these inputs; leave the replay's results."""
+        self._write(fed)
+        self.run()
+        want = self._read(self.outputs)
+        poison = {p: poison_of(self.program.plan.tensor(p[0])) for p in self.written}
+        self._write(poison)
+        self._write(fed)
+        self.replay()
+        got = self._read(self.outputs)
+        wrong = [p for p in self.outputs if want[p].tobytes() != got[p].tobytes()]
+        if wrong:
+            self._write(fed)
+            self.run()
+            raise self.mismatch(wrong, fed)
+
+    def _state(self, name: str, device: Device) -> StatePlace | None:
+        """Give the state that a value lies in."""
+        found = self.program.plan.states.get((name, device))
+        return None if found is None else self.program.engine.states.place(found)
+
+    def spread(self, place: Place, array: Array) -> Array:
+        """Give the whole of a value that was read."""
+        state = self._state(*place)
+        return array if state is None else state.spread(array)
+
+    def _read(self, places: Iterable[Place]) -> dict[Place, Array]:
+        found = {}
+        for name, device in places:
+            state = self._state(name, device)
+            if state is not None:
+                found[name, device] = state.saved()
+                continue
+            kind = self.program.plan.tensor(name)
+            array = np.empty(kind.sizes, numpy_dtype(kind.dtype))
+            view = self.program.view(name, device)
+            self.program.engine.memories[device].read(view, array)
+            found[name, device] = array
+        return found
+
+    def _write(self, values: Mapping[Place, Array]) -> None:
+        for (name, device), array in values.items():
+            state = self._state(name, device)
+            if state is not None:
+                state.restore(array)
+                continue
+            view = self.program.view(name, device)
+            self.program.engine.memories[device].write(view, array)
+
+
+class _OfSegment(Both):
     def __init__(
         self,
         program: Program,
@@ -66,94 +176,47 @@ class _Both:
         executable: Executable,
         recording: Recording,
     ) -> None:
-        self.program, self.step = program, step
-        self.executable, self.recording = executable, recording
-        self.memory = program.engine.memories[step.device]
+        self.step = step
         nodes = {node.name: node for node in program.plan.region.nodes}
         self.spec = program.spec(step, nodes)
         views, _ = program.lent(self.spec, program.plan.choices)
-        self.views = {n: v for n, v in views.items() if self._is_plain(n)}
-        self.inputs = [n for n in step.inputs if n in self.views]
-        self.outputs = [n for n in step.outputs if n in self.views]
         made = [name for node in self.spec.nodes for name in node.node.writes]
-        #: Values in a state's place: what has pages is kept and put back as it is.
-        self.states = {
-            n: program.engine.states.place(program.plan.states[n, step.device])
-            for n in self.views
-            if (n, step.device) in program.plan.states
-        }
-        self.written = [n for n in dict.fromkeys(made) if n in self.views]
-        self.written = [n for n in self.written if n not in self.states]
-        self.fed = self._read(self.inputs)
 
-    def _is_plain(self, name: str) -> bool:
-        kind = self.program.plan.types.get(name)
-        return isinstance(kind, TensorType) and kind.dtype != "string"
+        def places(names: Iterable[str]) -> list[Place]:
+            return [(n, step.device) for n in dict.fromkeys(names) if n in views]
 
-    def with_rotated_inputs(self) -> str:
-        """Compare with other inputs than were fed; say why not, where they are refused."""
-        other = {name: rotated(array) for name, array in self.fed.items()}
-        if all(np.array_equal(other[n], self.fed[n]) for n in other):
-            return ""
-        try:
-            self.compare(other)
-        except KernelError as error:
-            return f"only as fed, for changed inputs were refused: {error.why}"
-        finally:
-            self._write(self.fed)
-        return ""
+        super().__init__(
+            program, places(step.inputs), places(made), places(step.outputs),
+            executable.run, recording.replay,
+        )  # fmt: skip
 
-    def compare(self, fed: Mapping[str, Array]) -> None:
-        """Run and replay with these inputs; leave the replay's results."""
-        self._write(fed)
-        self.executable.run()
-        want = self._read(self.outputs)
-        self._write({n: poison_of(self.program.plan.tensor(n)) for n in self.written})
-        self._write(fed)
-        self.recording.replay()
-        got = self._read(self.outputs)
-        wrong = [n for n in self.outputs if want[n].tobytes() != got[n].tobytes()]
-        if wrong:
-            self._write(fed)
-            self.executable.run()
-            raise self._mismatch(wrong, fed)
-
-    def _mismatch(
-        self, wrong: Sequence[str], fed: Mapping[str, Array]
+    def mismatch(
+        self, wrong: Sequence[Place], fed: Mapping[Place, Array]
     ) -> CaptureMismatchError:
-        whole = {n: self.states[n].spread(fed[n]) for n in self.states if n in fed}
-        node = first_difference(self.program, self.step, self.spec, {**fed, **whole})
+        names = [name for name, _ in wrong]
+        given = {place[0]: self.spread(place, array) for place, array in fed.items()}
+        node = first_difference(self.program, self.step, self.spec, given)
         alone = "recorded by itself, it differs too"
         if not node:
             node = next(
-                n.name for n in self.spec.nodes if set(n.node.writes) & set(wrong)
+                n.name for n in self.spec.nodes if set(n.node.writes) & set(names)
             )
             alone = "recorded alone no node differs; this one writes the first of them"
         return CaptureMismatchError(
-            f"a replay gives other values of {', '.join(wrong)} than a run ({alone})",
+            f"a replay gives other values of {', '.join(names)} than a run ({alone})",
             provider=self.step.provider,
             segment=self.step.id,
             node=node,
         )
 
-    def _read(self, names: Iterable[str]) -> dict[str, Array]:
-        found = {}
-        for name in names:
-            if name in self.states:
-                found[name] = self.states[name].saved()
-                continue
-            kind = self.program.plan.tensor(name)
-            found[name] = np.empty(kind.sizes, numpy_dtype(kind.dtype))
-            self.memory.read(self.views[name], found[name])
-        return found
 
-    def _write(self, values: Mapping[str, Array]) -> None:
-        for name, array in values.items():
-            if name in self.states:
-                self.states[name].restore(array)
-                continue
-            view: View = self.views[name]
-            self.memory.write(view, array)
+def random_node(program: Program, names: Iterable[str]) -> str:
+    """Say which of some nodes is random, so that two runs differ; nothing if none is."""
+    nodes = {node.name: node for node in program.plan.region.nodes}
+    for name in names:
+        if nodes[name].op_type in RANDOM:
+            return f"{name!r} ({nodes[name].op_type}) is random"
+    return ""
 
 
 def rotated(array: Array) -> Array:

@@ -10,6 +10,7 @@ import numpy as np
 
 from seamline.closing import close_all
 from seamline.constants import Constants
+from seamline.excursions import AUTO
 from seamline.placement import Placement
 from seamline.provider import Array, Buffer, Device, Memory, Provider, View
 from seamline.state_store import States
@@ -29,10 +30,14 @@ class Capture:
         Record the segments of providers that can.
     verify
         Replays of each recording that are compared with a run, from the first on.
+    form
+        How excursions to the host are made from a recording; see
+        :mod:`seamline.excursions`.
     """
 
     record: bool = True
     verify: int = 0
+    form: str = AUTO
 
 
 @attrs.define(eq=False)

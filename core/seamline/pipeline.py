@@ -29,7 +29,7 @@ from seamline.planned import Plan
 from seamline.preparation import Fallback, Source, prepare
 from seamline.rerouting import Rerouting
 from seamline.samples import weightless_feeds
-from seamline.seam_policy import SeamPolicy
+from seamline.seam_policy import SeamPolicy, check_form
 from seamline.state_store import States
 from seamline.states import State, settle
 from seamline.timings import Profile, Timings
@@ -73,6 +73,7 @@ class Pipeline(PipelineFacts):
         fallback: Fallback = "error",
         seams: Literal["allow", "warn", "error"] = "allow",
         max_seams: int | None = None,
+        seam_form: Literal["auto", "eager", "mailbox", "host_node"] = "auto",
         limits: LoadLimits | None = None,
         programs: int = 8,
         record: bool = True,
@@ -98,6 +99,9 @@ class Pipeline(PipelineFacts):
             What happens where a named provider is unavailable, breaks the contract or
             cannot build what it claimed, and where no named provider claims a node:
             an error, or ``cpu`` takes over with or without a warning.
+        seam_form
+            How a recording makes its excursions to the host: the form that is cheapest by
+            its price, or one form wherever that is possible.
         programs
             Programs kept, one for each shape signature.
         record
@@ -128,6 +132,7 @@ class Pipeline(PipelineFacts):
         """
         _check_count(programs)
         policy = SeamPolicy(seams, max_seams)
+        check_form(seam_form)
         with ExitStack() as stack:
             ready = prepare(
                 stack, source, providers, pins=pins, fallback=fallback, limits=limits,
@@ -135,7 +140,7 @@ class Pipeline(PipelineFacts):
                 deadline=deadline, settings=settings, plugins=plugins,
             )  # fmt: skip
             notes = Notes(fallback == "warn")
-            capture = Capture(record, verify_capture)
+            capture = Capture(record, verify_capture, seam_form)
             lock = threading.RLock()
             kept = States.of(settle(states, ready.graph, dims or {}), lock)
             stack.callback(kept.close)

@@ -19,6 +19,7 @@ from seamline.claims import CORE, infer_with
 from seamline.collector import collector_paused
 from seamline.constants import Constants, Known
 from seamline.crossings import cross
+from seamline.excursions import AUTO, chained
 from seamline.layout import Reading, lay_out
 from seamline.placement import Placement
 from seamline.planned import HostStep, Plan, Region, Seam, Segment, Step, whole
@@ -44,6 +45,8 @@ def partition(
     where: Mapping[str, tuple[Device, ...]] | None = None,
     quarantined: Mapping[str, str] | None = None,
     states: Collection[str] = (),
+    form: str = AUTO,
+    never: str = "",
 ) -> Plan:
     """
     Plan a region.
@@ -60,6 +63,10 @@ def partition(
         Nodes that made recording fail, and why: segments are cut around them.
     states
         Inputs that the session keeps in places of its own.
+    form
+        How excursions to the host are made; see :func:`seamline.excursions.chained`.
+    never
+        Why nothing is recorded; empty where segments are.
 
     Raises
     ------
@@ -83,7 +90,11 @@ def partition(
         region, placement, providers, found.types, together, where or {},
         quarantined or {}, states,
     )  # fmt: skip
-    return making.plan()
+    plan = making.plan()
+    links = chained(plan.steps, providers, making.waiting, form, never)
+    if not links.excursions:
+        return plan
+    return attrs.evolve(plan, excursions=links.excursions, chains=links.chains)
 
 
 class _Making:
@@ -102,6 +113,7 @@ class _Making:
         self.types, self.where = types, where
         self.known, self.quarantined, self.states = known, quarantined, states
         self.written: Collection[str] = ()
+        self.waiting: set[str] = set()  #: nodes that read on the host what is computed
 
     def plan(self) -> Plan:
         todo = agenda(
@@ -177,7 +189,10 @@ class _Making:
         return sorted(groups, key=lambda group: group[0].alone), result.complete
 
     def _colour(self, run: Due) -> tuple[str, bool] | None:
-        if run.alone or self._waits(run):
+        if self._waits(run):
+            self.waiting.add(run.node.name)
+            return None
+        if run.alone:
             return None
         apart = run.node.name in self.quarantined or (
             run.choice.claim.not_capturable is not None

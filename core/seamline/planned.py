@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
@@ -20,6 +20,9 @@ from seamline.graph import Graph, Node
 from seamline.placement import Choice
 from seamline.provider import Device
 from seamline.tensors import TensorType, ValueType
+
+if TYPE_CHECKING:
+    from seamline.excursions import Chain, Excursion
 
 __all__ = [
     "Feed",
@@ -223,6 +226,9 @@ class Plan:
         What can be planned only when sizes found by this plan are known.
     joined
         No two segments of one provider could be joined.
+    excursions, chains
+        What lies between segments of a device that records chains, and which segments
+        are recorded as one; see :mod:`seamline.excursions`.
     """
 
     region: Region = attrs.field(eq=False, repr=False)
@@ -243,6 +249,8 @@ class Plan:
     joined: bool = True
     states: Mapping[tuple[str, Device], str] = attrs.field(factory=dict, repr=False)
     whole: Mapping[str, str] = attrs.field(factory=dict)
+    excursions: tuple[Excursion, ...] = ()
+    chains: tuple[Chain, ...] = ()
 
     @property
     def segments(self) -> tuple[Segment, ...]:

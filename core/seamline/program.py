@@ -17,9 +17,11 @@ import numpy as np
 
 from seamline.bodies import Bodies, BodyRunner
 from seamline.capture import CapturedSegment
+from seamline.chain_capture import CapturedChain, grouped
 from seamline.checked_calls import built
 from seamline.engine import Engine
 from seamline.errors import BuildError, RunError, SeamlineError
+from seamline.excursions import Chain
 from seamline.graph import Node
 from seamline.moves import Feeder, Fetcher, feeders, fetchers
 from seamline.placement import Choice
@@ -55,9 +57,11 @@ class Program:
         Values of the present run that are no tensors at fixed places: sequences,
         optionals, and arrays whose size was found by running.
     actions
-        What a run does, in order; one for each step.
+        What a run does, in order; one for each step, or for a chain of them.
     captured
         Segments that are recorded, or were to be, by step.
+    chains
+        Chains of segments that are, by id.
     stale
         A node was quarantined, so the next run plans anew.
     """
@@ -66,9 +70,10 @@ class Program:
     engine: Engine
     outer: Program | None
     objects: dict[str, Any] = attrs.field(factory=dict)
-    actions: list[tuple[Step, Action]] = attrs.field(factory=list)
+    actions: list[tuple[Step | Chain, Action]] = attrs.field(factory=list)
     executables: dict[str, Executable] = attrs.field(factory=dict)
     captured: dict[str, CapturedSegment] = attrs.field(factory=dict)
+    chains: dict[str, CapturedChain] = attrs.field(factory=dict)
     stale: bool = False
     bodies: dict[str, Mapping[str, BodyRunner]] = attrs.field(factory=dict)
     rest: BodyRunner | None = None
@@ -241,6 +246,7 @@ def build(
             elif isinstance(step, HostStep):
                 _open_bodies(program, nodes[step.node], bodies)
             program.actions.append((step, action_for(program, step, nodes)))
+        grouped(program)
         if plan.rest is not None:
             program.rest = bodies(plan.rest, program)
             program.defer(program.rest.close)

@@ -8,18 +8,19 @@ out. What the caller gets is the caller's own.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
 from seamline.errors import KernelError, SeamlineError
+from seamline.excursions import Chain
 from seamline.kernels import KernelSegment
 from seamline.planned import HostStep, Segment, Step, Transfer
 from seamline.program import Action, Program
 from seamline.timings import Profile
 
-__all__ = ["run"]
+__all__ = ["run", "taken"]
 
 Values: TypeAlias = Mapping[str, Any]
 _clock = time.perf_counter_ns
@@ -52,7 +53,7 @@ def run(
     held = program.objects
     held.clear()
     held.update(objects)
-    step: Step | None = None
+    step: Step | Chain | None = None
     try:
         _feed(program, inputs)
         if profile is None:
@@ -75,6 +76,26 @@ def run(
         raise _located(step, error) from error
 
 
+def taken(actions: Sequence[tuple[Step, Action]]) -> None:
+    """
+    Take steps in order, and say where an error came from.
+
+    Raises
+    ------
+    KernelError
+        One failed; names its provider, segment and node, where known.
+    """
+    step: Step | None = None
+    try:
+        for step, action in actions:
+            if action() is not None:
+                _refuse_given(step)
+    except SeamlineError:
+        raise
+    except Exception as error:
+        raise _located(step, error) from error
+
+
 def _feed(program: Program, inputs: Values) -> None:
     for name, writes in program.feeders:
         value = inputs[name]
@@ -85,7 +106,7 @@ def _feed(program: Program, inputs: Values) -> None:
                 write(value)
 
 
-def _refuse_given(step: Step) -> NoReturn:
+def _refuse_given(step: Step | Chain) -> NoReturn:
     """Refuse values that a segment gives: the plan has a place for each, and reads that."""
     said = "its run() gave values, and all sizes are known; it is to give None"
     if not isinstance(step, Segment):
@@ -93,7 +114,7 @@ def _refuse_given(step: Step) -> NoReturn:
     raise KernelError(said, provider=step.provider, segment=step.id, node=step.nodes[0])
 
 
-def _located(step: Step | None, error: Exception) -> KernelError:
+def _located(step: Step | Chain | None, error: Exception) -> KernelError:
     """Say where an error came from that names nothing; None: inputs or outputs moved."""
     said = f"{type(error).__name__}: {error}"
     if step is None:
@@ -125,8 +146,13 @@ def _copied(value: Any) -> Any:
     return np.array(value) if isinstance(value, np.ndarray) else value
 
 
-def _profiled(program: Program, step: Step, action: Action, profile: Profile) -> None:
+def _profiled(
+    program: Program, step: Step | Chain, action: Action, profile: Profile
+) -> None:
     """Run one step and report it, and its nodes where they can be told apart."""
+    if isinstance(step, Chain):
+        _profiled_chain(program, step, action, profile)
+        return
     executable = program.executables.get(step.id) if isinstance(step, Segment) else None
     start = _clock()
     if (
@@ -156,6 +182,28 @@ def _profiled(program: Program, step: Step, action: Action, profile: Profile) ->
             "device": str(step.device),
         }
         profile.event(step.id, "Segment", start, end, args)
+
+
+def _profiled_chain(
+    program: Program, chain: Chain, action: Action, profile: Profile
+) -> None:
+    """Report a recorded chain as one; the steps of one that is not, one by one."""
+    captured = program.chains[chain.id]
+    if captured.state == "eager":
+        for step, alone in captured.actions:
+            _profiled(program, step, alone, profile)
+        return
+    start = _clock()
+    if action() is not None:
+        _refuse_given(chain)
+    program.engine.memories[chain.device].synchronize()
+    args = {
+        "provider": chain.provider,
+        "segments": len(chain.segments),
+        "excursions": len(chain.excursions),
+        "device": str(chain.device),
+    }
+    profile.event(chain.id, "Chain", start, _clock(), args)
 
 
 def _reporter(program: Program, step: Segment, profile: Profile) -> Callable[..., None]:

@@ -114,6 +114,8 @@ class Runner:
             where=where,
             quarantined=engine.quarantined,
             states=engine.states.settled,
+            form=engine.capture.form,
+            never="" if engine.capture.record else "the session records nothing",
         )
 
     def latest(self) -> Program | None:

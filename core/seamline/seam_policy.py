@@ -9,10 +9,12 @@ from typing import Any, Literal
 import attrs
 
 from seamline.caller import caller_level
-from seamline.errors import SeamError
+from seamline.errors import SeamError, near
+from seamline.excursions import AUTO
+from seamline.forms import SeamForm
 from seamline.planned import Plan
 
-__all__ = ["SeamPolicy", "SeamWarning"]
+__all__ = ["SeamPolicy", "SeamWarning", "check_form"]
 
 
 class SeamWarning(UserWarning):
@@ -29,6 +31,22 @@ def _is_known(owner: object, field: attrs.Attribute[Any], value: object) -> None
 def _is_count(owner: object, field: attrs.Attribute[Any], value: object) -> None:
     if value is not None and (type(value) is not int or value < 0):
         raise ValueError(f"max_seams= is a count or None; it was given {value!r}")
+
+
+def check_form(form: object) -> None:
+    """
+    Refuse what is no form of an excursion.
+
+    Raises
+    ------
+    ValueError
+        Names the forms that there are.
+    """
+    known = (AUTO, *SeamForm)
+    if form not in known:
+        close = near(form, known) if isinstance(form, str) else ""
+        said = " or ".join(repr(str(name)) for name in known)
+        raise ValueError(f"seam_form= takes {said}; it was given {form!r}{close}")
 
 
 @attrs.frozen

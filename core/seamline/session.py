@@ -60,6 +60,9 @@ class InferenceSession(SessionValues):
         let ``cpu`` run it with a warning ("warn") or without ("allow").
     seams, max_seams
         What to do when execution leaves a recorded segment, and how often it may.
+    seam_form
+        How a recording makes its excursions to the host: "auto" takes the cheapest form
+        by its price; "eager", "mailbox" and "host_node" take that one where it is possible.
     limits
         Caps for loading files that nobody vouches for.
     programs
@@ -101,6 +104,7 @@ class InferenceSession(SessionValues):
         fallback: Fallback | None = None,
         seams: Literal["allow", "warn", "error"] = "allow",
         max_seams: int | None = None,
+        seam_form: Literal["auto", "eager", "mailbox", "host_node"] = "auto",
         limits: LoadLimits | None = None,
         programs: int = 8,
         states: Sequence[State] = (),
@@ -116,8 +120,9 @@ class InferenceSession(SessionValues):
         self._lock = threading.RLock()
         self._async = AsyncRuns()
         self._opening = Opening(
-            path_or_bytes, options, dict(pins or {}), fallback, seams, max_seams, limits,
-            programs, (*options.states, *states), settings, tuple(plugins), self._profile,
+            path_or_bytes, options, dict(pins or {}), fallback, seams, max_seams,
+            seam_form, limits, programs, (*options.states, *states), settings,
+            tuple(plugins), self._profile,
         )  # fmt: skip
         self._closed = False
         self._use(providers, provider_options)

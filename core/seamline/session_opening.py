@@ -40,6 +40,7 @@ class Opening:
     fallback: Any
     seams: Any
     max_seams: int | None
+    seam_form: Any
     limits: Any
     programs: int
     states: tuple[State, ...]
@@ -70,6 +71,7 @@ class Opening:
                 fallback=self._fallback(),
                 seams=self.seams,
                 max_seams=self.max_seams,
+                seam_form=self.seam_form,
                 limits=self.limits,
                 programs=self.programs,
                 record=self.options.record_segments,
@@ -191,7 +193,15 @@ def take_keywords(given: Mapping[str, Any]) -> None:
     for name in given:
         if name not in _IGNORED_KEYWORDS:
             guess = near(
-                name, (*_IGNORED_KEYWORDS, "pins", "fallback", "seams", "limits")
+                name,
+                (
+                    *_IGNORED_KEYWORDS,
+                    "pins",
+                    "fallback",
+                    "seams",
+                    "seam_form",
+                    "limits",
+                ),
             )
             raise TypeError(f"InferenceSession takes no keyword {name!r}{guess}")
     warn_unused("InferenceSession", (f"{k}={v!r}" for k, v in given.items()))

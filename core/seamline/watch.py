@@ -110,6 +110,7 @@ class Watch:
         *given: Any,
         segment: str = "",
         close: Callable[[T], object] | None = None,
+        calls: int = 1,
     ) -> T:
         """
         Make a call and wait for it.
@@ -120,6 +121,8 @@ class Watch:
             The call, for messages.
         close
             Gives back what the call gives, should it return when nobody waits any more.
+        calls
+            How many calls it stands for: it has the deadline once for each.
 
         Raises
         ------
@@ -134,13 +137,13 @@ class Watch:
         job = _Job(partial(contextvars.copy_context().run, function, *given), close)
         self._jobs.put(job)
         try:
-            job.ended.wait(self.seconds)
+            job.ended.wait(self.seconds * calls)
         except BaseException:
             if job.give_up():
                 self.lost = f"{what} was interrupted and may still run"
             raise
         if job.give_up():
-            self.lost = f"{what} did not return within {self.seconds:g} s"
+            self.lost = f"{what} did not return within {self.seconds * calls:g} s"
             raise self._error(f"{self.lost}; it is not called any more", segment)
         if job.error is not None:
             raise job.error

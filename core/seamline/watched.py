@@ -9,10 +9,11 @@ the part's methods; what has not is passed on as it is, to be refused like any o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import attrs
 
+from seamline.forms import ChainSpec, RecordsChains
 from seamline.provider import (
     Array,
     Buffer,
@@ -89,6 +90,23 @@ class WatchedProvider:
         if not _has(made, "bind", "run", "record", "close"):
             return made
         return _WatchedSegment(made, watch, segment.name)
+
+    def record_chain(self, chain: ChainSpec) -> Recording:
+        """
+        Record a chain within the deadline.
+
+        A replay has the deadline once for itself and once for each work of the host in it,
+        which its own provider's watch holds to one.
+        """
+        parts = [p.inner if isinstance(p, _WatchedSegment) else p for p in chain.parts]
+        bare = attrs.evolve(chain, parts=tuple(parts))
+        inner = cast("RecordsChains", self.inner)
+        made = self.watch.call(
+            "record_chain()", inner.record_chain, bare, segment=chain.name, close=_close
+        )
+        if not _has(made, "replay", "close"):
+            return made
+        return _WatchedRecording(made, self.watch, chain.name, 1 + len(chain.works))
 
     def close(self) -> None:
         """Close the provider and end its thread; a lost one is closed if it comes back."""
@@ -208,12 +226,14 @@ class _WatchedRecording:
     inner: Recording
     watch: Watch
     name: str
+    calls: int = 1
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)  # a recording may say what it left
 
     def replay(self) -> None:
-        self.watch.call("replay()", self.inner.replay, segment=self.name)
+        replay = self.inner.replay
+        self.watch.call("replay()", replay, segment=self.name, calls=self.calls)
 
     def close(self) -> None:
         self.watch.give_back("closing a recording", self.inner.close)

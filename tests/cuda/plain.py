@@ -27,7 +27,8 @@ PLAIN = {**DEFINED, "cuda": SimpleNamespace(grid=lambda _: 0, gridsize=lambda _:
 def nodes_of(text, opset=23):
     """Give a model's nodes as a provider sees them, claimed, and its graph."""
     provider = KernelProvider(TABLE, device=Device("cuda"))
-    graph = load(model(text, opset))
+    more = ', "com.microsoft": 1' if "com.microsoft" in text else ""
+    graph = load(model(text, opset, more))
     constants = Constants(graph)
     claims = collect(graph, [provider], constants)
     nodes = [view_of(n, dict(claims.types), constants.get) for n in graph.nodes]
@@ -37,16 +38,16 @@ def nodes_of(text, opset=23):
     return nodes, graph
 
 
-def groups_of(text):
+def groups_of(text, opset=23):
     """Give what a model's nodes are joined to."""
-    nodes, graph = nodes_of(text)
+    nodes, graph = nodes_of(text, opset)
     return grouped(nodes, graph.outputs, is_elementwise)
 
 
-def run(text, feeds, at_once=None):
+def run(text, feeds, at_once=None, opset=23):
     """Run a model of elementwise nodes, group by group; give every value stored."""
     values = dict(feeds)
-    for group in groups_of(text):
+    for group in groups_of(text, opset):
         made = generated(group, at_once)
         arrays = []
         for name in group.loads:

@@ -31,3 +31,9 @@ def rig(device_is_there):
     made = Rig()
     yield made
     made.close()
+
+
+@pytest.fixture
+def prelude():
+    """Give the lines that a process of its own begins with: none, over a real device."""
+    return ""

@@ -55,7 +55,8 @@ def test_a_closed_device_refuses_and_closing_again_does_nothing():
 def test_an_event_orders_two_streams(rig):
     source, out = (rig.memory.allocate(4096) for _ in range(2))
     rig.filled(source.address, 4096, 1)
-    late = rig.launch(LATE, source.address, out.address, 1024, 20_000_000)
+    rounds = rig.rounds(20_000_000)
+    late = rig.launch(LATE, source.address, out.address, 1024, rounds)
     with rig.gpu.here():
         event, other = Event.open(), Event.open(timed=True)
         late()
@@ -70,12 +71,13 @@ def test_an_event_orders_two_streams(rig):
             made.close()
             made.close()
     got = rig.words(out.address, 1024)
-    assert got[7] == (0x01010101 + after(7, 20_000_000)) % 2**32
+    assert got[7] == (0x01010101 + after(7, rounds)) % 2**32
 
 
 def test_a_wait_with_a_deadline_ends(rig):
     source, out = (rig.memory.allocate(4096) for _ in range(2))
-    late = rig.launch(LATE, source.address, out.address, 1024, 100_000_000)
+    rounds = rig.rounds(100_000_000)
+    late = rig.launch(LATE, source.address, out.address, 1024, rounds)
     with rig.gpu.here():
         late()
         start = time.monotonic()
@@ -85,7 +87,9 @@ def test_a_wait_with_a_deadline_ends(rig):
         rig.gpu.compute.synchronize(deadline=20)
 
 
-def test_a_kernel_that_leaves_its_memory_is_told_and_the_device_is_lost_for_the_process():
+def test_a_kernel_that_leaves_its_memory_is_told_and_the_device_is_lost_for_the_process(
+    prelude,
+):
     script = """
 from tests.gpu.rig import FILL, Rig
 from seamline_cuda.errors import CudaError
@@ -108,14 +112,17 @@ rig.gpu.close()
 print("closed")
 """
     found = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", prelude + script],
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert "told:" in found.stdout, found.stdout + found.stderr
     assert "cuda:0 is lost: CUDA_ERROR_ILLEGAL_ADDRESS" in found.stdout
     assert found.stdout.endswith("closed\n"), found.stderr
 
 
-def test_a_forked_child_is_refused_with_the_reason_and_the_parent_goes_on():
+def test_a_forked_child_is_refused_with_the_reason_and_the_parent_goes_on(prelude):
     script = """
 import os, warnings
 warnings.simplefilter("ignore")
@@ -135,11 +142,15 @@ rig.close()
 print("child", os.waitstatus_to_exitcode(status))
 """
     found = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", prelude + script],
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert found.stdout.strip() == "child 7", found.stdout + found.stderr
 
 
+@pytest.mark.hardware("torch works on a real device only")
 def test_torch_reads_our_memory_and_works_on_after_we_close():
     torch = pytest.importorskip("torch", reason="torch is not installed")
     theirs = torch.arange(8, device="cuda", dtype=torch.float32)
@@ -197,6 +208,7 @@ def test_a_copy_on_the_device_is_captured_like_a_launch(rig):
         made[0].close()
 
 
+@pytest.mark.hardware("torch works on a real device only")
 def test_an_unmap_waits_for_another_library_that_memory_was_lent_to():
     torch = pytest.importorskip("torch", reason="torch is not installed")
     rig = Rig(pool=0)

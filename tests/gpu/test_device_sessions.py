@@ -44,13 +44,14 @@ CHAIN = """g (float[32,128] x, float[128] b) => (float[32,128] y, bool[32,128] m
 class Opened:
     """A session over the device, and the host for the rest; closed with nothing left."""
 
-    def __init__(self, text, *, providers=("cuda",), verify=0, opset=23):
+    def __init__(self, text, *, providers=("cuda",), verify=0, opset=23, pins=()):
         self.pipeline = Pipeline.open(
             model(text, opset),
             providers=providers,
             plugins=[seamline_cuda.plugin, seamline_cpu.plugin],
             settings=ALONE,
             verify_capture=verify,
+            pins=dict(pins),
         )
 
     @property
@@ -60,6 +61,10 @@ class Opened:
     @property
     def captured(self) -> list[CapturedSegment]:
         return list(self.pipeline.runner.latest().captured.values())
+
+    def times(self, count):
+        """Give how often to repeat: less where every thread of a kernel is emulated."""
+        return count if "Emulated" not in self.cuda.gpu.name else count // 50 + 2
 
     def run(self, feeds):
         return dict(
@@ -151,7 +156,8 @@ def test_values_cross_between_the_device_and_the_host_and_back():
     text = """g (float[16,64] x) => (float[16,64] y)
         { a = Relu(x)  b = Softmax(a)  c = Mul(b, a)  d = Transpose(c)  e = Transpose(d)
           y = Add(e, x) }"""
-    with Opened(text, providers=("cuda", "cpu")) as session:
+    pins = {"Softmax": "cpu"}
+    with Opened(text, providers=("cuda", "cpu"), pins=pins) as session:
         for seed in range(4):
             feeds = feeds_of(text, seed)
             hold(text, session.run(feeds), feeds)
@@ -182,7 +188,7 @@ def test_two_sessions_on_two_threads_do_not_disturb_each_other():
 
     def work(seed):
         with Opened(CHAIN) as session:
-            for step in range(20):
+            for step in range(session.times(20)):
                 feeds = feeds_of(CHAIN, 100 * seed + step)
                 got = session.run(feeds)
                 want = np.tanh(np.maximum(feeds["x"] + feeds["b"], 0) * feeds["x"])
@@ -204,7 +210,7 @@ def test_a_thousand_replays_leave_nothing_behind():
         first = session.run(feeds)
         session.run(feeds)
         free, held = session.cuda.gpu.free_bytes(), session.cuda.memory().gauges()
-        for _ in range(1000):
+        for _ in range(session.times(1000)):
             last = session.run(feeds)
         assert session.cuda.memory().gauges() == held
         assert session.cuda.gpu.free_bytes() == free

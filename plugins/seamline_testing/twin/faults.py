@@ -58,11 +58,15 @@ class Step(enum.StrEnum):
     RUN = "run"
     RECORD = "record"
     REPLAY = "replay"
+    ANSWER = "answer"
 
 
 #: Only what gives something back can give something senseless.
 _GIVES = frozenset(
-    {Step.CLAIM, Step.INFER, Step.MEMORY, Step.BUILD, Step.ALLOCATE, Step.RUN, Step.RECORD}
+    {
+        Step.CLAIM, Step.INFER, Step.MEMORY, Step.BUILD, Step.ALLOCATE, Step.RUN, Step.RECORD,
+        Step.ANSWER,
+    }
 )  # fmt: skip
 
 

@@ -24,7 +24,7 @@ class GrowingPages:
     """
 
     machine: Machine
-    counted: Callable[[int], None]
+    counted: Callable[..., None]
 
     @property
     def granularity(self) -> int:

@@ -54,6 +54,8 @@ class Machine:
         Seconds that each copy takes beside its work.
     deadline
         Seconds that the host waits for the device.
+    answers
+        Seconds that the device waits for the host.
     limit
         Most bytes that it has.
     counts
@@ -68,6 +70,7 @@ class Machine:
     deadline: float = 10.0
     granule: int = 1 << 16
     limit: int | None = None
+    answers: float = 10.0
     counts: Counter[str] = attrs.field(factory=Counter, init=False)
     gate: threading.RLock = attrs.field(factory=threading.RLock, init=False)
     pages: HostVirtualMemory = attrs.field(init=False)
@@ -183,7 +186,7 @@ class Machine:
         if operation.delay or operation.hangs:
             stream.pause(None if operation.hangs else operation.delay)
         try:
-            with self.shown():
+            with contextlib.nullcontext() if operation.bare else self.shown():
                 self.perform(operation, operation.number)
         finally:
             with self._lock:

@@ -23,6 +23,9 @@ CONTRACT_VERSION = 1
 _OPTIONS = (
     Option("copy_delay", float, 0.0, "seconds that each copy takes", minimum=0),
     Option("deadline", float, 10.0, "seconds that the host waits for it", minimum=0),
+    Option(
+        "answer_deadline", float, 10.0, "seconds that it waits for the host", minimum=0
+    ),
     Option("memory_limit", int, 0, "bytes that it has; 0 for no limit", minimum=0),
     Option("kernels", str, "cpu", "the host provider whose kernels it runs"),
     Option("faults", str, "", "what goes wrong: step:nth:how, joined by commas"),

@@ -9,15 +9,26 @@ import attrs
 
 from seamline.answers import Claim, NodeView, Refusal
 from seamline.errors import BuildError, ContractError
+from seamline.forms import ChainSpec, FormPrice, HostWork
 from seamline.kernel import Kernel
 from seamline.kernels import KernelProvider
-from seamline.provider import BuildContext, Device, Executable, Memory, SegmentSpec
+from seamline.provider import (
+    BuildContext,
+    Device,
+    Executable,
+    Memory,
+    Recording,
+    SegmentSpec,
+)
+from seamline.serving import Spent
 from seamline.tensors import ValueType
+from seamline_testing.twin.chain import PRICES, Excursion, TwinChain, TwinMail
 from seamline_testing.twin.faults import Faults, InjectedError, Step
 from seamline_testing.twin.kernels import claim_of, host_table, kernel_for
 from seamline_testing.twin.machine import Machine
 from seamline_testing.twin.memory import TwinMemory
 from seamline_testing.twin.own_operators import own_table
+from seamline_testing.twin.recording import TwinRecording
 from seamline_testing.twin.segment import TwinSegment
 
 __all__ = ["DEVICE", "Twin"]
@@ -60,6 +71,7 @@ class Twin(KernelProvider):
             float(chosen.get("copy_delay", 0.0)),
             float(chosen.get("deadline", 10.0)),
             limit=int(chosen.get("memory_limit", 0)) or None,
+            answers=float(chosen.get("answer_deadline", 10.0)),
         )
         self._memory = TwinMemory(self.machine)
         super().__init__(own_table(self._memory, self.machine.synchronize), chosen, device=DEVICE)  # fmt: skip
@@ -103,6 +115,28 @@ class Twin(KernelProvider):
             self.name, segment, kernels, context, {"num_threads": 1},
             machine=self.machine, memory=self._memory, owner=self,
         )  # fmt: skip
+
+    def forms(self) -> Sequence[FormPrice]:
+        """Give the forms of excursions, with their prices here."""
+        return PRICES
+
+    def record_chain(self, chain: ChainSpec) -> Recording:
+        """Record segments of this twin as one, the host's work between them."""
+        mail = TwinMail(self.machine)
+        times = Spent(tuple([work.name for work in chain.works]))
+        parts: list[TwinRecording | Excursion] = []
+        for part in chain.parts:
+            if isinstance(part, HostWork):
+                parts.append(Excursion.of(part, mail, times, self._memory))
+            elif isinstance(part, TwinSegment):
+                made = part.record()
+                if not isinstance(made, TwinRecording):  # a fault's
+                    return made
+                parts.append(made)
+            else:
+                said = f"a chain with a {type(part).__name__}, which it did not build"
+                raise ContractError(self.name, said)
+        return TwinChain(chain.name, self.machine, tuple(parts), mail, times)
 
     def _may_build(self, segment: SegmentSpec) -> bool:
         try:

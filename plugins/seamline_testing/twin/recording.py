@@ -71,17 +71,21 @@ class TwinRecording:
         segment, machine = self.segment, self.segment.machine
         with segment.taken():
             machine.legal("replays a recording")
-            self._check()
+            self.check()
             how = machine.faults.meet(Step.REPLAY)
-            whole = Operation(
-                f"replay of {segment.spec.name!r}",
-                lambda: self._perform(how, whole.number),
-                hangs=how is How.HANG,
-                named=self._named,
-            )
-            machine.submit(machine.compute, whole)
+            machine.submit(machine.compute, self.operation(how))
             machine.synchronize()
             self.replays += 1
+
+    def operation(self, how: How | None) -> Operation:
+        """Give all of it as one operation of the stream, with a fault or without."""
+        whole = Operation(
+            f"replay of {self.segment.spec.name!r}",
+            lambda: self._perform(how, whole.number),
+            hangs=how is How.HANG,
+            named=self._named,
+        )
+        return whole
 
     def remapped(self) -> tuple[str, ...]:
         """Name the values whose pages are others than when they were recorded."""
@@ -114,7 +118,15 @@ class TwinRecording:
 
     # -- what must hold ------------------------------------------------------------------
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """
+        Hold it to what it rests on.
+
+        Raises
+        ------
+        RecordingError
+            Something no longer holds.
+        """
         if not self._open:
             self._refuse("it is closed")
         if self.segment.binding != self.binding:

@@ -82,6 +82,8 @@ class Operation:
         Turns whatever was raised into an error that says where.
     copies
         It fills ``writes``: whoever reads them before it is done reads poison.
+    bare
+        It runs with the device's pages hidden, since the host works meanwhile.
     """
 
     what: str
@@ -92,6 +94,7 @@ class Operation:
     hangs: bool = False
     named: Callable[[BaseException], BaseException] = _same
     copies: bool = False
+    bare: bool = False
     number: int = 0
 
 

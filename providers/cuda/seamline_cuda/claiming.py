@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 from seamline.provider import NodeView
 from seamline.tensors import TensorType
 from seamline_cuda.elements import ELEMENTS
-from seamline_cuda.elementwise import LIMIT
+from seamline_cuda.limits import rank_of, unfit
 
 __all__ = ["rows_fit", "sizes_of", "unknown_on_host"]
 
@@ -20,19 +18,12 @@ def sizes_of(node: NodeView, index: int) -> tuple[int, ...] | None:
 
 def rows_fit(node: NodeView) -> str | None:
     """Refuse what has no element type here, an unknown rank, or too many elements."""
+    if reason := unfit(node):
+        return reason
     for kind in (*node.inputs, *node.outputs):
-        if kind is None:
-            continue
-        if not isinstance(kind, TensorType):
-            return f"a {kind} is no tensor"
-        if kind.dtype not in ELEMENTS:
+        if isinstance(kind, TensorType) and kind.dtype not in ELEMENTS:
             return f"it makes or reads {kind.dtype}, which the device has not"
-        if kind.is_sized and math.prod(kind.sizes) >= LIMIT:
-            return f"{kind} has {LIMIT} elements or more"
-    kind = node.tensor(0)
-    if kind is None or kind.shape is None:
-        return "its input's rank is not known"
-    return None
+    return "its input's rank is not known" if rank_of(node) is None else None
 
 
 def unknown_on_host(node: NodeView, index: int, what: str) -> str | None:

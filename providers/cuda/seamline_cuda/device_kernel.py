@@ -49,5 +49,7 @@ class DeviceKernel:
 
 @functools.cache
 def _intrinsics_digest() -> str:
-    source = Path(__file__).with_name("intrinsics.py").read_bytes()
-    return hashlib.blake2b(source, digest_size=16).hexdigest()
+    told = hashlib.blake2b(digest_size=16)
+    for name in ("intrinsics.py", "device_functions.py"):
+        told.update(Path(__file__).with_name(name).read_bytes())
+    return told.hexdigest()

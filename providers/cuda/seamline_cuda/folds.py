@@ -21,7 +21,7 @@ from collections.abc import Collection, Sequence
 
 import attrs
 
-__all__ = ["Folds", "axes_of", "taken_apart"]
+__all__ = ["Folds", "axes_within", "taken_apart"]
 
 _Axes = tuple[tuple[int, int], ...]  # of each axis its size and its step, in elements
 
@@ -139,11 +139,11 @@ def taken_apart(
     return [*lines, f"{result} = {' + '.join(reversed(terms))}"]
 
 
-def axes_of(given: Sequence[int] | None, rank: int) -> tuple[int, ...] | None:
+def axes_within(given: Sequence[int] | None, rank: int) -> tuple[int, ...] | None:
     """
     Give axes from the front, each once; None where one lies outside of the rank.
 
-    >>> axes_of((-1, 0), 3), axes_of((3,), 3)
+    >>> axes_within((-1, 0), 3), axes_within((3,), 3)
     ((0, 2), None)
     """
     if any(not -rank <= axis < rank for axis in given or ()):

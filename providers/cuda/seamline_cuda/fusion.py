@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from seamline.provider import NodeView
 from seamline.tensors import TensorType
 from seamline_cuda.elementwise import Generated, Group, kind_of
+from seamline_cuda.formulas import formula_of
 
 __all__ = ["grouped", "single", "trampled"]
 
@@ -98,7 +99,7 @@ def _joins(
         return False
     if _sizes(run[0]) != _sizes(node):
         return False
-    if any(_is_repeated(run, node, name) for name in node.node.inputs if name):
+    if any(_is_repeated(run, node, name) for name in _read(node)):
         return False
     return len(_inputs([*run, node])) <= _LOADS
 
@@ -119,15 +120,20 @@ def _inputs(run: Sequence[NodeView]) -> tuple[str, ...]:
     made: set[str] = set()
     found: dict[str, None] = {}
     for node in run:
-        found.update(dict.fromkeys(n for n in node.node.inputs if n and n not in made))
+        found.update(dict.fromkeys(n for n in _read(node) if n not in made))
         made.add(node.node.outputs[0])
     return tuple(found)
+
+
+def _read(node: NodeView) -> list[str]:
+    formula = formula_of(node)
+    return formula.operands(node) if formula else [n for n in node.node.inputs if n]
 
 
 def _readers(nodes: Sequence[NodeView]) -> Mapping[str, set[str]]:
     found: dict[str, set[str]] = {}
     for node in nodes:
-        for name in filter(None, node.node.inputs):
+        for name in _read(node):
             found.setdefault(name, set()).add(node.name)
     return found
 

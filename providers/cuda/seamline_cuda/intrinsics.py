@@ -20,6 +20,8 @@ from numba import cuda, types
 from numba.cuda import libdevice
 from numba.cuda.extending import intrinsic
 
+from seamline_cuda.device_functions import FUNCTIONS
+
 __all__ = ["GLOBALS"]
 
 _I16, _I32, _I64 = ir.IntType(16), ir.IntType(32), ir.IntType(64)
@@ -134,4 +136,5 @@ GLOBALS: dict[str, Any] = {
     "truncated64": truncated64,
     "least": least,
     "greatest": greatest,
+    **FUNCTIONS,
 }  #: what a kernel's text may name

@@ -15,7 +15,7 @@ import attrs
 
 from seamline.provider import NodeView
 from seamline_cuda.elements import Element
-from seamline_cuda.formulas import FORMULAS
+from seamline_cuda.formulas import formula_of
 
 __all__ = ["KernelText", "position"]
 
@@ -101,8 +101,10 @@ class KernelText:
     def _computed(self, u: int, values: dict[str, str]) -> list[str]:
         lines = []
         for index, node in enumerate(self.nodes):
-            operands = [values[name] for name in node.node.inputs if name]
-            text = FORMULAS[node.op_type].write(node).format(*operands)
+            formula = formula_of(node)
+            assert formula is not None, "only such nodes are joined"
+            operands = [values[name] for name in formula.operands(node)]
+            text = formula.write(node).format(*operands)
             result = node.node.outputs[0]
             lines.append(f"y{index}_{u} = {self.elements[result].rounded.format(text)}")
             values[result] = f"y{index}_{u}"

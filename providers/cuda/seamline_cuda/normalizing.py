@@ -17,6 +17,7 @@ from collections.abc import Sequence
 
 import attrs
 
+from seamline.contrib_types import skip_normalization
 from seamline.kernel import Call
 from seamline.kernel_table import KernelTable
 from seamline.provider import NodeView, View
@@ -110,17 +111,8 @@ def _inverse(wide: Wide, count: str) -> str:
 
 @attrs.define
 class _Writer:
-    """
-    Gathers a program for one node: parameters, their values, and lines.
+    """Gathers what a node's program reads and writes: parameters, and their values."""
 
-    Attributes
-    ----------
-    shape
-        Of the axes that are normalized, and of all.
-    """
-
-    node: NodeView
-    call: Call
     wide: Wide
     parameters: list[tuple[str, str]] = attrs.field(factory=list)
     values: list[float] = attrs.field(factory=list)
@@ -162,7 +154,7 @@ def _program(
     """Write a node's program, and give the values of its parameters."""
     node, x, y = call.view, call.inputs[0], call.outputs[0]
     wide = wide_of(x.kind.dtype)
-    made = _Writer(node, call, wide)
+    made = _Writer(wide)
     made.place("x", x)
     out = made.place("y", y)
     made.added(
@@ -297,3 +289,5 @@ def add_to(table: KernelTable) -> None:
             because="a row is read once where its threads can hold it",
             not_capturable=None,
         )(_normalized)
+    for op_type in ("SkipLayerNormalization", "SkipSimplifiedLayerNormalization"):
+        table.infer(op_type, domain=CONTRIB)(skip_normalization)

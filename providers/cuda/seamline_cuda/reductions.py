@@ -16,7 +16,7 @@ from seamline.kernel_table import KernelTable
 from seamline.provider import NodeView
 from seamline_cuda.accumulating import Wide, wide_of
 from seamline_cuda.claiming import rows_fit, sizes_of, unknown_on_host
-from seamline_cuda.folds import Folds, axes_of
+from seamline_cuda.folds import Folds, axes_within
 from seamline_cuda.row_programs import Fold, RowProgram, State, summed
 from seamline_cuda.row_works import row_work, workspace_of
 from seamline_cuda.works import Work
@@ -125,7 +125,7 @@ def _axes(node: NodeView, rank: int) -> tuple[int, ...] | None:
             given = tuple(int(axis) for axis in known.reshape(-1))
         if not given and node.attributes.get("noop_with_empty_axes", 0):
             return ()
-    return axes_of(given, rank) if given else tuple(range(rank))
+    return axes_within(given, rank) if given else tuple(range(rank))
 
 
 def _folds(node: NodeView) -> Folds | None:

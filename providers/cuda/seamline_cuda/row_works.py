@@ -18,7 +18,7 @@ from seamline_cuda.row_teams import Team, team_for
 from seamline_cuda.row_text import RowText
 from seamline_cuda.works import Complaint, KernelWork
 
-__all__ = ["row_work", "workspace_of"]
+__all__ = ["parts_work", "row_work", "workspace_of"]
 
 _WORD = 8  # bytes of a value in the workspace, of whichever type
 
@@ -55,20 +55,47 @@ def row_work(
     if not folds.rows:
         return []
     team = _team(folds)
-    given = (*arguments, folds.rows, folds.length, *folds.numbers())
-    text = RowText(program, team, folds.ranks, folds.parameters())
-    kernels = text.kernels()
-    if team.parts == 1:
-        return [_launched(team, kernels[0], given, folds.rows)]
-    assert call.workspace is not None
-    size = folds.rows * team.parts * _WORD
-    left = [call.workspace.address + i * size for i in range(len(program.states))]
-    given = (*given, team.parts, team.part, *left)
+    kernels = RowText(program, team, folds.ranks, folds.parameters()).kernels()
+    given = _given(program, folds, arguments, call)
     works = [_launched(team, kernel, given, folds.rows) for kernel in kernels]
-    if not program.write:  # results alone: a few threads a row take in its parts
-        few = _few(team)
-        works[-1] = _launched(few, kernels[-1], given, folds.rows)
+    if team.parts > 1 and not program.write:
+        # Results alone: a few threads a row take in its parts.
+        works[-1] = _launched(_few(team), kernels[-1], given, folds.rows)
     return works
+
+
+def parts_work(
+    program: RowProgram,
+    folds: Folds,
+    arguments: Sequence[float | Complaint],
+    call: Call,
+) -> tuple[KernelWork, int]:
+    """
+    Give the work that folds parts of rows which several blocks share, and where it is left.
+
+    What is left of a part lies at ``row * parts + part``.
+    """
+    team = _team(folds)
+    kernel = RowText(program, team, folds.ranks, folds.parameters()).kernels()[0]
+    given = _given(program, folds, arguments, call)
+    return _launched(team, kernel, given, folds.rows), int(given[-1])
+
+
+def _given(
+    program: RowProgram,
+    folds: Folds,
+    arguments: Sequence[float | Complaint],
+    call: Call,
+) -> tuple[float | Complaint, ...]:
+    """Give the arguments of every kernel of a program."""
+    team = _team(folds)
+    given = (*arguments, folds.rows, folds.length, *folds.numbers())
+    if team.parts == 1:
+        return given
+    size, space = folds.rows * team.parts * _WORD, call.workspace
+    start = space.address if space is not None else 0  # nothing is left without passes
+    left = [start + i * size for i in range(len(program.states))]
+    return (*given, team.parts, team.part, *left)
 
 
 def _team(folds: Folds) -> Team:

@@ -13,7 +13,7 @@ from seamline.kernel_table import KernelTable
 from seamline.provider import NodeView
 from seamline_cuda.accumulating import Wide, wide_of
 from seamline_cuda.claiming import rows_fit, sizes_of
-from seamline_cuda.folds import Folds, axes_of
+from seamline_cuda.folds import Folds, axes_within
 from seamline_cuda.reductions import greatest_of
 from seamline_cuda.row_programs import Fold, RowProgram, State, summed
 from seamline_cuda.row_works import row_work, workspace_of
@@ -117,10 +117,10 @@ def _extreme(node: NodeView, dtype: str) -> RowProgram:
 def _axes(node: NodeView, rank: int) -> tuple[int, ...] | None:
     """Give the axes of a row; None where the attribute is outside of the rank."""
     if node.op_type in ("ArgMax", "ArgMin"):
-        return axes_of((int(node.attributes.get("axis", 0)),), rank)
+        return axes_within((int(node.attributes.get("axis", 0)),), rank)
     if node.since_version >= 13:
         axis = int(node.attributes.get("axis", -1))
-        return () if not rank and axis in (0, -1) else axes_of((axis,), rank)
+        return () if not rank and axis in (0, -1) else axes_within((axis,), rank)
     axis = int(node.attributes.get("axis", 1))
     if not -rank <= axis <= rank:
         return None

@@ -13,11 +13,26 @@ import math
 from seamline.kernel import Call
 from seamline.kernel_table import KernelTable
 from seamline.provider import NodeView
-from seamline.tensors import TensorType
-from seamline_cuda import cutting, reductions, reshaping, scattering, softmax, spreading
+from seamline.tensors import TensorType, ValueType
+from seamline_cuda import (
+    attention,
+    convolution,
+    convolution_transposed,
+    cumulating,
+    cutting,
+    matmul,
+    normalizing,
+    normalizing_channels,
+    pooling,
+    reductions,
+    reshaping,
+    scattering,
+    softmax,
+    spreading,
+)
 from seamline_cuda.elements import ELEMENTS
 from seamline_cuda.elementwise import LIMIT
-from seamline_cuda.formulas import FORMULAS, Formula
+from seamline_cuda.formulas import FORMULAS, Formula, formula_of
 from seamline_cuda.works import LIBRARY
 
 __all__ = ["LIBRARY", "TABLE", "is_elementwise"]
@@ -28,24 +43,23 @@ _OPERANDS = 12  #: of Max, Min and Sum
 
 def is_elementwise(node: NodeView) -> bool:
     """Tell whether a node that was claimed is a formula over its operands."""
-    return not node.domain and node.op_type in FORMULAS
+    return formula_of(node) is not None
 
 
-def _described(call: Call) -> Formula:
-    return FORMULAS[call.view.op_type]
+def _described(call: Call) -> Formula | None:
+    return formula_of(call.view)
 
 
 def _refused(node: NodeView) -> str | None:
     """Give a reason not to run a node whose first element type was accepted."""
-    formula = FORMULAS[node.op_type]
+    formula = formula_of(node)
+    assert formula is not None, "the table has its since-version"
     unknown = sorted(set(node.attributes) - formula.attributes)
     if unknown:
         return f"attribute {unknown[0]!r} is not implemented"
     if len(node.inputs) > _OPERANDS:
         return f"{len(node.inputs)} operands are more than {_OPERANDS}"
-    if node.op_type == "Cast" and node.attributes.get("round_mode", "up") != "up":
-        return "rounding other than 'up' is for types that the device has not"
-    return _unfit(node)
+    return _unfit(node) or formula.when(node)
 
 
 def _unfit(node: NodeView) -> str | None:
@@ -60,24 +74,41 @@ def _unfit(node: NodeView) -> str | None:
     return None
 
 
-for _op, _formula in FORMULAS.items():
-    TABLE.kernel(
-        _op,
-        since=_formula.since,
-        dtypes={_formula.checked: _formula.dtypes},
-        when=_refused,
-        aliases=tuple((0, index) for index in _formula.alike),
-        because="one kernel is generated for neighbouring elementwise nodes",
-        not_capturable=None,
-    )(_described)
+def _first_kind(node: NodeView) -> list[ValueType | None]:
+    return [node.inputs[0]]
+
+
+for _name, _formulas in FORMULAS.items():
+    _domain, _, _op = _name.rpartition("::")
+    if _domain:
+        TABLE.infer(_op, domain=_domain)(_first_kind)
+    for _formula in _formulas:
+        TABLE.kernel(
+            _op,
+            domain=_domain,
+            since=_formula.since,
+            dtypes={_formula.checked: _formula.dtypes},
+            when=_refused,
+            aliases=tuple((0, index) for index in _formula.alike),
+            because="one kernel is generated for neighbouring elementwise nodes",
+            not_capturable=None,
+        )(_described)
 
 # Families of operators; each module adds its own kernels.
-for _add in (
-    reshaping.add_to,
-    scattering.add_to,
-    cutting.add_to,
-    spreading.add_to,
-    reductions.add_to,
-    softmax.add_to,
+for _family in (
+    attention,
+    convolution,
+    convolution_transposed,
+    cumulating,
+    cutting,
+    matmul,
+    normalizing,
+    normalizing_channels,
+    pooling,
+    reductions,
+    reshaping,
+    scattering,
+    softmax,
+    spreading,
 ):
-    _add(TABLE)
+    _family.add_to(TABLE)

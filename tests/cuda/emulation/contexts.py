@@ -86,12 +86,14 @@ class Contexts:
             self.state.contexts.append(context)
 
     def cuCtxSynchronize(self):
+        self._all_done()
+
+    def _all_done(self):
         state = self.state
-        for stream in {id(s): s for s in self._streams()}.values():
+        for stream in self._streams():
             stream.look()
-        state.timeline.wait(
-            lambda: all(map(state.timeline.is_idle, state.timeline.queues))
-        )
+        idle = state.timeline.is_idle
+        state.timeline.wait(lambda: all(map(idle, list(state.timeline.queues))))
 
     def _streams(self):
         return [*self.state.streams.values(), *self.state.objects["stream"].values()]

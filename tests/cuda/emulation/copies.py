@@ -76,11 +76,11 @@ class Copies:
         self._fill(address, int(value).to_bytes(4, "little"), count, stream)
 
     def cuMemcpyHtoD(self, target, source, nbytes):
-        self.cuMemcpyHtoDAsync(target, source, nbytes, 0)
+        Copies.cuMemcpyHtoDAsync(self, target, source, nbytes, 0)
         self._waited(self.state.of("stream", 0))
 
     def cuMemcpyDtoH(self, target, source, nbytes):
-        self.cuMemcpyDtoHAsync(target, source, nbytes, 0)
+        Copies.cuMemcpyDtoHAsync(self, target, source, nbytes, 0)
         self._waited(self.state.of("stream", 0))
 
     def _fill(self, address, pattern, count, stream):

@@ -64,8 +64,17 @@ def _bits(kind):
     return lambda x: kind(x).view(np.uint16)
 
 
+def _whole_power(base, exponent):
+    if exponent < 0:
+        found = {1: 1, -1: (-1) ** (int(exponent) % 2)}.get(int(base), 0)
+    else:
+        found = pow(int(base), int(exponent), 1 << 64)
+    return np.uint64(found % (1 << 64)).astype(np.int64)
+
+
 PLAIN = {
     "np": np,
+    "whole_power": _whole_power,
     "libdevice": Libdevice(),
     "half_to_float": lambda bits: _HALVES[bits],
     "float_to_half": _bits(np.float16),

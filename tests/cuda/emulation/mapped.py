@@ -20,7 +20,7 @@ from tests.cuda.emulation.results import require
 from seamline import mapping_calls as calls
 
 DEVICE = 1 << 48
-GRANULE = 2 << 20
+GRANULE = 1 << 16  #: bytes; fewer than a GPU's 2 MiB, which nothing may count on
 TOTAL = 150_754_820_096  #: bytes, of an H200
 _GARBAGE_UPTO = 8 << 20  # bytes of pages that start as garbage; larger ones as zeros
 _GARBAGE = 0xCB

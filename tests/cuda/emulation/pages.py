@@ -61,6 +61,6 @@ class PageCalls:
     def cuMemFree(self, address):
         room = self.state.allocations.pop(int(address), None)
         require(room is not None, "CUDA_ERROR_INVALID_VALUE")
-        self.cuCtxSynchronize()
+        self._all_done()
         self.state.mapped.unmap(int(address), room)
         self.state.mapped.free(int(address), room)

@@ -35,7 +35,7 @@ class RefusedError(Exception):
     """A call's result other than success; ``detail`` is more than NVIDIA would say."""
 
     def __init__(self, name, detail=""):
-        self.code, self.detail = Code[name], detail
+        self.code, self.detail = getattr(Code, name), detail
         super().__init__(f"{name}: {detail}")
 
 

@@ -129,10 +129,10 @@ def changed(feeds, times):
     found = {}
     for name, value in feeds.items():
         value = np.asarray(value)
-        moved = np.roll(value, times)
+        moved = np.asarray(np.roll(value, times))
         if value.dtype.kind not in "iubSUO":
             moved = (moved.astype(np.float64) * (1 - 0.25 * times)).astype(value.dtype)
-        found[name] = moved.reshape(value.shape)
+        found[name] = np.asarray(moved).reshape(value.shape)
     return found
 
 

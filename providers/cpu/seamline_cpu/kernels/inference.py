@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from seamline.attention_types import ATTENTION_TYPES
+from seamline.contrib_types import skip_normalization
+from seamline.product_types import fused_matmul
 from seamline.provider import NodeView
 from seamline.tensors import Dim, TensorType, ValueType
 from seamline_cpu.table import TABLE
@@ -44,16 +46,8 @@ for _op, _types in ATTENTION_TYPES.items():
     TABLE.infer(_op, domain=CONTRIB)(_types)
 
 
-@TABLE.infer("SkipLayerNormalization", domain=CONTRIB)
-@TABLE.infer("SkipSimplifiedLayerNormalization", domain=CONTRIB)
-def skip_layer_normalization(node: NodeView) -> list[ValueType | None]:
-    """Give the input's type for the result and the sum, one statistic for each row."""
-    x = node.tensor(0)
-    if x is None:
-        return []
-    rows = (*x.shape[:-1], 1) if x.shape else None
-    statistic = TensorType("float32", rows)
-    return _asked(node, [x, statistic, statistic, x])
+for _op in ("SkipLayerNormalization", "SkipSimplifiedLayerNormalization"):
+    TABLE.infer(_op, domain=CONTRIB)(skip_normalization)
 
 
 @TABLE.infer("DynamicQuantizeLSTM", domain=CONTRIB)
@@ -68,39 +62,4 @@ def dynamic_quantize_lstm(node: NodeView) -> list[ValueType | None]:
     return _asked(node, [every, state, state])
 
 
-@TABLE.infer("FusedMatMul", domain=CONTRIB)
-def fused_matmul(node: NodeView) -> list[ValueType | None]:
-    """Give a matrix product's type once the operands are turned as asked."""
-    a, b = node.tensor(0), node.tensor(1)
-    if a is None:
-        return []
-    if a.shape is None or b is None or b.shape is None:
-        return [TensorType(a.dtype, None)]
-    one = _turned(node, a.shape, "A")
-    other = _turned(node, b.shape, "B")
-    if len(one) < 2 or len(other) < 2:
-        return []
-    batch = _broadcast(one[:-2], other[:-2])
-    return [TensorType(a.dtype, (*batch, one[-2], other[-1]))]
-
-
-def _turned(node: NodeView, shape: tuple[Dim, ...], side: str) -> tuple[Dim, ...]:
-    """Move the first axis next to last for ``transBatch``, then swap the last two."""
-    if node.attributes.get(f"transBatch{side}", 0) and len(shape) > 2:
-        shape = (*shape[1:-1], shape[0], shape[-1])
-    if node.attributes.get(f"trans{side}", 0) and len(shape) > 1:
-        shape = (*shape[:-2], shape[-1], shape[-2])
-    return shape
-
-
-def _broadcast(one: tuple[Dim, ...], other: tuple[Dim, ...]) -> list[Dim]:
-    rank = max(len(one), len(other))
-    pairs = zip(
-        (1,) * (rank - len(one)) + one, (1,) * (rank - len(other)) + other, strict=True
-    )
-    return [b if a == 1 else a if b == 1 or a == b else _known(a, b) for a, b in pairs]
-
-
-def _known(one: Dim, other: Dim) -> Dim:
-    """Give the size that must hold where one of two is a symbol."""
-    return one if isinstance(one, int) else other if isinstance(other, int) else None
+TABLE.infer("FusedMatMul", domain=CONTRIB)(fused_matmul)

@@ -1,0 +1,292 @@
+"""
+Attention by tiles: some queries against some keys at a time, with a streaming softmax.
+
+A block has a tile of queries in shared memory, those of all heads that share one head of
+keys among them, and takes keys and then values of a tile after the other into the place
+beside it. Sixteen lanes hold a row's scores, so that its greatest is found by shuffles;
+the same lanes hold the row's sums, which they shrink where a greater score comes. Nothing
+but the result is written.
+
+Where queries are few, keys are cut into parts, each with a block of its own. A part leaves
+its sums, and what they were shrunk by, in the workspace; :mod:`attention_parts` has the
+kernel that adds them up.
+
+Arrays of a thread are in registers, since every loop over them has a constant count and is
+unrolled; a test holds the compiler to it.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from seamline_cuda.attention_spans import Bias, bounds_text, sink_text, widened
+from seamline_cuda.attention_tiling import LANES, LINES, THREADS, Tiling
+from seamline_cuda.device_kernel import DeviceKernel
+from seamline_cuda.elements import ELEMENTS
+from seamline_cuda.templates import filled, indented
+
+__all__ = ["tiles_kernel"]
+
+_AT_ONCE = 8  #: loads under way for each thread
+
+_START = """\
+queries = cuda.shared.array(QUERY_ROOM, np.float32)
+rest = cuda.shared.array(KEY_ROOM, np.float32)
+weights = cuda.shared.array(WEIGHT_ROOM, np.float32)
+s = cuda.local.array(SCORES, np.float32)
+y_sum = cuda.local.array(SUMS, np.float32)
+top = cuda.local.array(OVER, np.float32)
+total = cuda.local.array(OVER, np.float32)
+low = cuda.local.array(OVER, np.int64)
+high = cuda.local.array(OVER, np.int64)
+a = cuda.local.array(OVER, np.float32)
+b = cuda.local.array(MOST, np.float32)
+t = cuda.threadIdx.x
+lane = t % LANES
+line = t // LANES
+whole = quotient32(np.uint32(cuda.blockIdx.x), np.uint32(splits))
+part = np.int64(cuda.blockIdx.x) - np.int64(whole) * splits
+others = quotient32(whole, np.uint32(tiles))
+# What is causal has most to do at its end, which is begun with.
+tile = tiles - 1 - (np.int64(whole) - np.int64(others) * tiles)
+entry = np.int64(quotient32(others, np.uint32(heads)))
+head = np.int64(others) - entry * heads
+"""
+#: Every row of a thread, and the keys that any row of the tile sees.
+_ROWS = """\
+column = tile * COLUMNS
+columns = rows * group
+for i in range(OVER):
+    place = column + line + i * LINES
+    row = np.int64(quotient32(np.uint32(place), np.uint32(group)))
+    BOUNDS
+    low[i] = lowest
+    high[i] = highest if place < columns else np.int64(0)
+    top[i] = np.float32(-np.inf)
+    total[i] = np.float32(0)
+for e in range(SUMS):
+    y_sum[e] = np.float32(0)
+row = np.int64(quotient32(np.uint32(column), np.uint32(group)))
+some = row < fresh
+BOUNDS
+begin = lowest
+last = min(column + COLUMNS - 1, columns - 1)
+row = min(np.int64(quotient32(np.uint32(last), np.uint32(group))), fresh - 1)
+BOUNDS
+stop = highest if some else np.int64(0)
+"""
+_PART = """\
+pieces = (max(stop - begin, 0) + KEYS - 1) // KEYS
+share = (pieces + splits - 1) // splits * KEYS
+begin += part * share
+stop = min(stop, begin + share)
+"""
+_QUERY = """\
+place = column + n
+row = np.int64(quotient32(np.uint32(place), np.uint32(group)))
+start = entry * q_batch + row * q_row + (head * group + place - row * group) * q_head
+holds = place < columns
+"""
+_KEY = """\
+start = entry * NAMEBATCH + head * NAMEHEAD + (at + n) * NAMEROW
+holds = at + n < stop
+"""
+#: Rows of a head to shared memory, one value further apart than they are long, so that
+#: lanes that read one value of different rows find it in different banks. A thread asks
+#: for several loads before it waits for the first.
+_LOAD = """\
+i = np.int64(t)
+while i < ROWS * UNITS:
+    for u in range(LOADS):
+        place = i + u * THREADS
+        n = place // UNITS
+        unit = place - n * UNITS
+        PLACE
+        HELD[u] = ZERO
+        if place < ROWS * UNITS and holds:
+            HELD[u] = NAME[(start >> SHIFT) + unit]
+    for u in range(LOADS):
+        place = i + u * THREADS
+        n = place // UNITS
+        to = n * (SIZE + 1) + (place - n * UNITS) * WIDE
+        if place < ROWS * UNITS:
+            STORES
+    i += LOADS * THREADS
+"""
+_SCORES = """\
+for e in range(SCORES):
+    s[e] = np.float32(0)
+for d in range(DEPTH):
+    for i in range(OVER):
+        a[i] = queries[(line + i * LINES) * (DEPTH + 1) + d]
+    for j in range(ACROSS):
+        b[j] = rest[(NEAR + j * LANES) * (DEPTH + 1) + d]
+    for i in range(OVER):
+        for j in range(ACROSS):
+            s[i * ACROSS + j] += a[i] * b[j]
+for i in range(OVER):
+    place = column + line + i * LINES
+    row = np.int64(quotient32(np.uint32(place), np.uint32(group)))
+    own = head * group + place - row * group
+    most = top[i]
+    for j in range(ACROSS):
+        key = at + lane + j * LANES
+        score = s[i * ACROSS + j] * scale
+        CAPPED
+        if key >= low[i] and key < min(high[i], stop) and INSIDE:
+            ADDED
+        else:
+            score = np.float32(-np.inf)
+        s[i * ACROSS + j] = score
+        most = greatest(most, score)
+    most = greatest(most, cuda.shfl_xor_sync(0xFFFFFFFF, most, 8))
+    most = greatest(most, cuda.shfl_xor_sync(0xFFFFFFFF, most, 4))
+    most = greatest(most, cuda.shfl_xor_sync(0xFFFFFFFF, most, 2))
+    most = greatest(most, cuda.shfl_xor_sync(0xFFFFFFFF, most, 1))
+    # A row that has seen no key has nothing to shrink; minus infinity less itself would
+    # be no number.
+    blind = most == np.float32(-np.inf)
+    shrink = np.float32(1) if blind else libdevice.expf(top[i] - most)
+    top[i] = most
+    total[i] *= shrink
+    for j in range(BESIDE):
+        y_sum[i * BESIDE + j] *= shrink
+    for j in range(ACROSS):
+        weight = libdevice.expf(s[i * ACROSS + j] - most)
+        weight = np.float32(0) if blind else weight
+        total[i] += weight
+        if INSIDE:
+            weights[(line + i * LINES) * (KEYS + 1) + lane + j * LANES] = weight
+"""
+_SUMS = """\
+for key in range(min(stop - at, KEYS)):
+    for i in range(OVER):
+        a[i] = weights[(line + i * LINES) * (KEYS + 1) + key]
+    for j in range(BESIDE):
+        b[j] = rest[key * (WIDTH + 1) + min(lane + j * LANES, WIDTH - 1)]
+    for i in range(OVER):
+        for j in range(BESIDE):
+            y_sum[i * BESIDE + j] += a[i] * b[j]
+"""
+_END = """\
+for i in range(OVER):
+    place = column + line + i * LINES
+    row = np.int64(quotient32(np.uint32(place), np.uint32(group)))
+    own = head * group + place - row * group
+    sum = total[i]
+    sum += cuda.shfl_xor_sync(0xFFFFFFFF, sum, 8)
+    sum += cuda.shfl_xor_sync(0xFFFFFFFF, sum, 4)
+    sum += cuda.shfl_xor_sync(0xFFFFFFFF, sum, 2)
+    sum += cuda.shfl_xor_sync(0xFFFFFFFF, sum, 1)
+    if place < columns:
+        GIVEN
+"""
+_RESULT = """\
+most = top[i]
+SINK
+# A row without any key gives zeros.
+inverse = np.float32(0) if sum == 0 else shrink / sum
+start = entry * y_batch + row * y_row + own * y_head
+for j in range(BESIDE):
+    if lane + j * LANES < WIDTH:
+        y[start + lane + j * LANES] = STORED
+"""
+_LEFT = """\
+start = ((entry * heads + head) * columns + place) * splits + part
+if lane == 0:
+    levels[2 * start] = top[i]
+    levels[2 * start + 1] = sum
+if begin < stop:
+    for j in range(BESIDE):
+        if lane + j * LANES < WIDTH:
+            parts[start * WIDTH + lane + j * LANES] = y_sum[i * BESIDE + j]
+"""
+
+
+@functools.lru_cache(256)
+def tiles_kernel(tiling: Tiling) -> DeviceKernel:
+    """Write the kernel; a block of 128 threads for each part, tile, head and entry."""
+    parameters = tiling.parameters()
+    step = [
+        "cuda.syncthreads()",
+        *_loaded(tiling, 1),
+        "cuda.syncthreads()",
+        *_scores(tiling),
+    ]
+    step += ["cuda.syncthreads()", *_loaded(tiling, 2), "cuda.syncthreads()"]
+    step += [*_SUMS.splitlines(), "at += KEYS"]
+    bounds = bounds_text()
+    lines = [
+        *_START.splitlines(),
+        *_held(tiling),
+        *tiling.span.text(),
+        *filled(_ROWS, BOUNDS=bounds),
+        *(_PART.splitlines() if tiling.split else ()),
+        *_loaded(tiling, 0),
+        "at = begin",
+        "while at < stop:",
+        *indented(step),
+        *filled(_END, GIVEN=_LEFT.splitlines() if tiling.split else _result(tiling)),
+    ]
+    constants = [f"{name} = {value}" for name, value in tiling.constants().items()]
+    head = f"def attention_tiles({', '.join(parameters)}):"
+    text = "\n".join([*constants, head, *indented(lines)]) + "\n"
+    return DeviceKernel("attention_tiles", text, tuple(parameters.values()))
+
+
+def _stored(kind: str, wide: int) -> str:
+    return "float32" if kind == "float32" else f"uint{16 * wide}"
+
+
+def _held(tiling: Tiling) -> list[str]:
+    """Give lines with the registers that loads go to, for each type of them."""
+    kinds = zip(tiling.kinds, tiling.wide, strict=False)
+    names = sorted({_stored(kind, wide) for kind, wide in kinds})
+    return [f"held_{n} = cuda.local.array({_AT_ONCE}, np.{n})" for n in names]
+
+
+def _loaded(tiling: Tiling, which: int) -> list[str]:
+    """Give lines that load a tile of queries (0), keys (1) or values (2)."""
+    kind, wide, name = tiling.kinds[which], tiling.wide[which], "qkv"[which]
+    size = tiling.width if which == 2 else tiling.depth
+    rows = tiling.keys if which else tiling.columns
+    units, room = size // wide, "rest" if which else "queries"
+    stored = _stored(kind, wide)
+    held = f"held_{stored}"
+    word = f"np.uint{16 * wide}"
+    elements = [f"{held}[u]"]
+    if wide > 1:
+        elements = [
+            f"np.uint16(({held}[u] >> {word}({16 * e})) & {word}(65535))"
+            for e in range(wide)
+        ]
+    stores = [f"{room}[to + {e}] = {widened(kind, v)}" for e, v in enumerate(elements)]
+    steps = {f"NAME{by.upper()}": f"{name}_{by}" for by in ("batch", "head", "row")}
+    place = filled(_KEY, **steps) if which else _QUERY.splitlines()
+    return filled(
+        _LOAD, ROWS=rows, UNITS=units, SIZE=size, WIDE=wide, NAME=name, HELD=held,
+        PLACE=place, STORES=stores,
+        SHIFT=wide.bit_length() - 1, ZERO=f"np.{stored}(0)",
+        LOADS=min(_AT_ONCE, -(-rows * units // THREADS)),
+    )  # fmt: skip
+
+
+def _scores(tiling: Tiling) -> list[str]:
+    capped = ["score = cap * libdevice.tanhf(score / cap)"] if tiling.capped else []
+    added = [
+        f"score += {Bias.text(kind, f'bias{index}', 'own', 'row', 'key')}"
+        for index, kind in enumerate(tiling.biases)
+    ]
+    # Lanes behind a tile of fewer keys than lanes take its last, and leave it out.
+    few = tiling.keys < LANES
+    return filled(
+        _SCORES, CAPPED=capped, ADDED=added or ["pass"],
+        INSIDE="lane < KEYS" if few else "True",
+        NEAR="min(lane, KEYS - 1)" if few else "lane",
+    )  # fmt: skip
+
+
+def _result(tiling: Tiling) -> list[str]:
+    value = "y_sum[i * BESIDE + j] * inverse"
+    stored = ELEMENTS[tiling.kinds[3]].store.format(value)
+    return filled(_RESULT, SINK=sink_text(tiling.sink, "own"), STORED=stored)

@@ -1,0 +1,210 @@
+"""
+From one attention to launches: which tiles, and into how many parts keys are cut.
+
+All operators that are attention come to one :class:`Attended`: views of queries, keys,
+values and the result by head, spans, and what is added to the scores. Tiles hold as many
+queries as there are, up to what shared memory holds. Where that makes fewer blocks than
+the device runs side by side, keys are cut into parts, by the length of the buffer: how
+many of them have keys is found at each run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import attrs
+
+from seamline.provider import View
+from seamline_cuda.attention_parts import parts_kernel
+from seamline_cuda.attention_spans import Bias, Span
+from seamline_cuda.attention_tiles import tiles_kernel
+from seamline_cuda.attention_tiling import THREADS, Tiling
+from seamline_cuda.works import KernelWork, Work
+
+__all__ = ["Attended", "Operand", "parts_of", "room_of"]
+
+_BLOCKS = 264  #: two for each multiprocessor of an H200; parts are not cut for more
+_LEAST = 64  #: keys of a part
+_WIDTHS = {"float16": 2, "bfloat16": 2, "float32": 4}
+
+
+@attrs.frozen
+class Operand:
+    """
+    Rows of heads in memory.
+
+    Attributes
+    ----------
+    address
+        Of the first element.
+    kind
+        Element type.
+    steps
+        Elements from one entry of the batch, head and row to the next; the values of a
+        head lie side by side.
+    """
+
+    address: int
+    kind: str
+    steps: tuple[int, int, int]
+
+    @classmethod
+    def first(cls, view: View) -> Operand:
+        """View an array of (batch, heads, rows, size)."""
+        _, heads, rows, size = view.shape
+        steps = (heads * rows * size, rows * size, size)
+        return cls(view.address, view.kind.dtype, steps)
+
+    @classmethod
+    def behind(cls, view: View, size: int, start: int = 0) -> Operand:
+        """View heads of ``size`` values, from ``start`` on, in (batch, rows, values)."""
+        _, rows, values = view.shape
+        address = view.address + start * _WIDTHS[view.kind.dtype]
+        return cls(address, view.kind.dtype, (rows * values, size, values))
+
+    def wide(self, size: int) -> int:
+        """Give how many elements may be loaded together: 4, 2 or 1."""
+        if _WIDTHS[self.kind] != 2:
+            return 1
+        for wide in (4, 2):
+            whole = all(step % wide == 0 for step in (*self.steps, size))
+            if whole and self.address % (2 * wide) == 0:
+                return wide
+        return 1
+
+
+@attrs.frozen(kw_only=True)
+class Attended:
+    """
+    One attention over fixed places.
+
+    Attributes
+    ----------
+    batch, heads, group, rows, keys
+        Entries; heads of keys, and heads of queries that share one; rows of queries, and
+        the most keys that there are.
+    depth, width
+        Values of a head of keys, and of values.
+    span
+        Where lengths come from, ``given`` its parameters' values but for ``rows``.
+    biases
+        What is added to the scores.
+    cap
+        Scores are kept between this and its negative, smoothly; 0 for not at all.
+    causal, left, right
+        Keys after a query are not seen; how many before and after it are, -1 for all.
+    sink, sinks
+        A score without a value: element type, ``zero`` or empty; address.
+    """
+
+    q: Operand
+    k: Operand
+    v: Operand
+    y: Operand
+    batch: int
+    heads: int
+    group: int
+    rows: int
+    keys: int
+    depth: int
+    width: int
+    scale: float
+    span: Span = Span()
+    given: Mapping[str, float] = attrs.field(factory=dict)
+    biases: tuple[Bias, ...] = ()
+    cap: float = 0.0
+    causal: bool = False
+    left: int = -1
+    right: int = -1
+    sink: str = ""
+    sinks: int = 0
+
+    def works(self, workspace: int) -> list[Work]:
+        """
+        Give the launches.
+
+        Parameters
+        ----------
+        workspace
+            Address of as many bytes as :func:`room_of` says; not read where it says 0.
+        """
+        sizes = (self.batch, self.heads, self.group, self.rows)
+        if not all(sizes) or not self.width:
+            return []
+        columns = tile_columns(self.rows * self.group, self.depth, self.width)
+        tiles = -(-self.rows * self.group // columns)
+        splits = parts_of(*sizes, self.keys, self.depth, self.width)
+        tiling = self._tiling(columns, splits > 1)
+        parts = math.prod(sizes) * splits
+        values = self.numbers() | {
+            "tiles": tiles, "splits": splits, "parts": workspace,
+            "levels": workspace + 4 * parts * self.width,
+        }  # fmt: skip
+        arguments = tuple(values[name] for name in tiling.parameters())
+        blocks = self.batch * self.heads * tiles * splits
+        work = KernelWork(
+            tiles_kernel(tiling), arguments, blocks * THREADS, THREADS, blocks
+        )
+        return [work, self._merged(values)] if splits > 1 else [work]
+
+    def _tiling(self, columns: int, split: bool) -> Tiling:
+        operands = (self.q, self.k, self.v, self.y)
+        sizes = (self.depth, self.depth, self.width)
+        q, k, v = (o.wide(n) for o, n in zip(operands, sizes, strict=False))
+        return Tiling(
+            (self.q.kind, self.k.kind, self.v.kind, self.y.kind),
+            self.depth, self.width, columns, self.span, (q, k, v),
+            tuple(bias.kind for bias in self.biases), self.cap > 0,
+            "" if split else self.sink, split,
+        )  # fmt: skip
+
+    def numbers(self) -> dict[str, float]:
+        """Give the values of parameters that do not depend on tiles."""
+        values: dict[str, float] = dict(self.given)
+        for name, operand in zip("qkvy", (self.q, self.k, self.v, self.y), strict=True):
+            values[name] = operand.address
+            by = zip(("batch", "head", "row"), operand.steps, strict=True)
+            values |= {f"{name}_{axis}": step for axis, step in by}
+        for index, bias in enumerate(self.biases):
+            values |= bias.values(f"bias{index}")
+        return values | {
+            "rows": self.rows, "heads": self.heads, "group": self.group,
+            "causal": int(self.causal), "left": self.left, "right": self.right,
+            "scale": self.scale, "cap": self.cap, "sinks": self.sinks,
+        }  # fmt: skip
+
+    def _merged(self, values: Mapping[str, float]) -> KernelWork:
+        columns = self.rows * self.group
+        total = self.batch * self.heads * columns
+        kernel, names = parts_kernel(self.y.kind, self.sink)
+        more = {"total": total, "columns": columns, "width": self.width}
+        given = {**values, **more}
+        blocks = -(-total * 32 // THREADS)
+        arguments = tuple(given[name] for name in names)
+        return KernelWork(kernel, arguments, total * 32, THREADS, blocks)
+
+
+def tile_columns(columns: int, depth: int, width: int) -> int:
+    """Give the queries of a tile."""
+    most = Tiling.most_columns(depth, width)
+    return next((n for n in (8, 16, 32) if n >= columns and n <= most), most)
+
+
+def parts_of(
+    batch: int, heads: int, group: int, rows: int, keys: int, depth: int, width: int
+) -> int:
+    """Give how many parts keys are cut into, 1 where there are blocks enough without."""
+    tiles = -(-rows * group // tile_columns(rows * group, depth, width))
+    blocks = batch * heads * tiles
+    return max(1, min(_BLOCKS // max(blocks, 1), keys // _LEAST, 64))
+
+
+def room_of(
+    batch: int, heads: int, group: int, rows: int, keys: int, depth: int, width: int
+) -> int:
+    """Give the bytes of workspace that parts take: sums, and two numbers for each."""
+    splits = parts_of(batch, heads, group, rows, keys, depth, width)
+    if splits == 1:
+        return 0
+    return 4 * batch * heads * group * rows * splits * (width + 2)

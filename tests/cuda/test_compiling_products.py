@@ -1,0 +1,50 @@
+"""Kernels of products and convolutions compile everywhere, within their listed registers."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+from tests.cuda.test_compiling import ARCHITECTURES, own_cache
+
+pytest.importorskip("numba_cuda", reason="the extra 'cuda' is not installed")
+
+from seamline_cuda.addends import spread_kernel
+from seamline_cuda.columns import folding_kernel, gathering_kernel
+from seamline_cuda.compiler import compiled, ptx_of
+from seamline_cuda.direct_convolution import direct_kernel
+
+__all__ = ["own_cache"]
+
+KERNELS = {
+    "spread": spread_kernel("float16"),
+    "gathered": gathering_kernel(2),
+    "folded": folding_kernel("float16"),
+    "direct_convolution": direct_kernel("float32", (1, 3, 3)),
+    "direct_convolution_of_halves": direct_kernel("float16", (1, 3, 3)),
+    "direct_transposed": direct_kernel("float32", (1, 3, 3), transposed=True),
+}
+LISTED = tomllib.loads(Path(__file__).with_name("registers_products.toml").read_text())
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_kernel_compiles_everywhere_within_its_listed_registers_and_spills_nothing(
+    name,
+):
+    for major, minor in ARCHITECTURES:
+        made = compiled(KERNELS[name], (major, minor))
+        listed = LISTED[name][f"sm_{major}{minor}"]
+        assert made.registers is not None
+        assert made.spilled == 0
+        assert listed - 8 <= made.registers <= listed
+
+
+def test_the_table_lists_these_kernels_and_no_other():
+    assert set(LISTED) == set(KERNELS)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_none_of_them_computes_in_64_bits_by_accident(name):
+    text = ptx_of(KERNELS[name], (9, 0)).decode()
+    assert [line for line in text.splitlines() if ".f64" in line] == []
