@@ -196,10 +196,10 @@ def test_growth_of_several_states_is_all_of_it_or_none(step, nth):
 
 @pytest.mark.parametrize("provider", ["twin", "cuda"])
 def test_a_device_that_is_full_says_what_is_free_and_runs_on_after_a_cut(provider):
-    option, granule, apart = {
-        "twin": ("memory_limit", 1 << 16, 1),
-        "cuda": ("gpu_mem_limit", 2 << 20, 1024),
-    }[provider]
+    option, apart = {"twin": ("memory_limit", 1), "cuda": ("gpu_mem_limit", 16)}[
+        provider
+    ]
+    granule = 1 << 16
     cache = Appending(64, heads=1, width=granule // 64 // apart, apart=apart)
     limit = {option: 3 * granule}  # one is for what is fed and given
     with opened(cache.text, cache.states, provider, options=limit) as session:

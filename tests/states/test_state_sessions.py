@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.cuda.emulation.mapped import GRANULE
 from tests.states.decoders import PROVIDERS, Appending, Attending, captured, opened
-
-GRANULE = {"cpu": 1 << 16, "twin": 1 << 16, "cuda": 1 << 21}
 
 
 def cache_for(provider, **chosen):
-    """Give a cache of 320 steps, of which each head's granules take 64."""
-    apart = 1024 if provider == "cuda" else 1
-    return Appending(
-        320, apart=apart, width=GRANULE[provider] // 256 // apart, **chosen
-    )
+    """Give a cache of 320 steps, of which a granule of each head takes 64."""
+    apart = 16 if provider == "cuda" else 1  # each element is a call of Python there
+    return Appending(320, apart=apart, width=GRANULE // 256 // apart, **chosen)
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
@@ -37,7 +34,7 @@ def test_three_hundred_steps_over_four_boundaries_are_one_recording(provider):
         (segment,) = captured(session)
         assert (segment.state, segment.events) == ("recorded", ["recorded"])
         assert len(grown) == 5
-        assert facts["granule"] == GRANULE[provider]
+        assert facts["granule"] == GRANULE
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
