@@ -152,23 +152,42 @@ def test_sequences_of_other_lengths_have_pages_of_their_own(provider):
 
 @pytest.mark.parametrize("provider", ["cpu", "twin"])
 def test_attention_reads_as_far_as_lengths_say_across_boundaries(provider):
+    steps = (250, *[1] * 12, 240, *[1] * 12)
     decoder = Attending(1200)
     with opened(decoder.text, decoder.states, provider, verify_capture=2) as session:
         for generation in range(2):
-            for count in (250, *[1] * 12, 240, *[1] * 12):
+            for count in steps:
                 feeds, want = decoder.step(count)
                 (z,) = session.run(feeds)
                 np.testing.assert_allclose(z, want, rtol=2e-5, atol=2e-6)
             facts = session.states.facts()
             assert {f["whole"] for f in facts.values()} == {""}
-            assert facts["pk"]["lengths"] == facts["pv"]["lengths"] == [514]
+            assert facts["pk"]["lengths"] == facts["pv"]["lengths"] == [sum(steps)]
+            assert facts["pk"]["granules"] > decoder.kept
             assert facts["pk"]["granules"] < facts["pk"]["room_nbytes"] / (1 << 16)
             np.testing.assert_array_equal(session.states.read("pk"), decoder.keys)
             np.testing.assert_array_equal(session.states.read("yv"), decoder.values)
             session.states.reset()
             decoder.reset()
             assert generation < 2
-        assert session.runner.built == 3
+        assert session.runner.built == len(set(steps))
+
+
+def test_attention_on_the_device_reads_past_a_boundary_that_one_recording_was_made_before():
+    decoder = Attending(96, heads=1, kept=1, width=256)  # 64 tokens fill a granule
+    decoder.step(62)
+    with opened(decoder.text, decoder.states, "cuda") as session:
+        session.states.write("pk", decoder.keys)
+        session.states.write("pv", decoder.values)
+        for _ in range(3):
+            feeds, want = decoder.step()
+            (z,) = session.run(feeds)
+            np.testing.assert_allclose(z, want, rtol=2e-5, atol=2e-6)
+        facts = session.states.facts()
+        assert [facts[name]["granules"] for name in ("pk", "pv")] == [2, 2]
+        assert {f["whole"] for f in facts.values()} == {""}
+        np.testing.assert_array_equal(session.states.read("pk"), decoder.keys)
+        assert [s.events for s in captured(session)] == [["recorded"]]
 
 
 def test_what_lies_past_the_live_part_is_not_read():
