@@ -140,8 +140,9 @@ class InferenceSession(SessionValues):
         kept = pipeline.states.outputs
         self._output_names = tuple(n for n in pipeline.graph.outputs if n not in kept)
         self._check = FeedCheck(
-            {**self._inputs, **self._overridable}, overridable=self._overridable
-        )
+            {**self._inputs, **self._overridable}, overridable=self._overridable,
+            memories=pipeline.engine.memories,
+        )  # fmt: skip
 
     def set_providers(
         self,
