@@ -101,11 +101,23 @@ class Group:
         return min(one.geometry.room for one in self.settled)
 
     def reach(self, inputs: Mapping[str, Any]) -> Reach:
-        """Say how far a run with these inputs reaches."""
+        """
+        Say how far a run with these inputs reaches.
+
+        Raises
+        ------
+        StateError
+            The lengths lie on a device: they are looked at before anything is submitted.
+        """
         name, plus = self.source
         if name is None:
             return Reach(self, np.array([self.room], np.int64))
-        given = np.asarray(inputs[name]).reshape(-1)
+        fed = inputs[name]
+        if not isinstance(fed, np.ndarray):
+            first = self.settled[0].state.input
+            why = f"its lengths {name!r} lie on {fed.device}; feed them from the host"
+            raise StateError(first, why)
+        given = fed.reshape(-1)
         if isinstance(plus, tuple):
             plus = inputs[plus[0]].shape[plus[1]]
         return Reach(self, given.astype(np.int64) + plus)

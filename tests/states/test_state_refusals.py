@@ -8,7 +8,9 @@ import pytest
 from tests.states.decoders import PROVIDERS, Appending, opened
 
 from seamline.errors import FeedError, PlanError
+from seamline.feeds import FeedCheck
 from seamline.states import State, StateError
+from seamline.tensors import TensorType
 from seamline_testing.twin.faults import Fault, Step
 
 
@@ -258,3 +260,32 @@ def test_a_plan_with_states_is_compared_and_printed():
         assert attrs.evolve(plan) == plan
         assert session.states.facts()["past"]["place"] is None
         assert "no place yet" in str(session.explain())
+
+
+def test_lengths_that_lie_on_a_device_are_refused_before_anything_runs():
+    class Far:
+        """A tensor on the emulated device, as another library lends one."""
+
+        def __init__(self, view):
+            self.view = view
+
+        @property
+        def __cuda_array_interface__(self):
+            return self.view.__cuda_array_interface__
+
+    cache = Appending(8)
+    with opened(cache.text, cache.states, "cuda") as session:
+        session.run(cache.step(0))
+        memory = session.providers["cuda"].memory()
+        buffer = memory.allocate(8)
+        view = memory.view(buffer, 0, TensorType("int64", (1,)))
+        memory.write(view, np.array([1]))
+        kinds = {name: session.types[name] for name in ("x", "at")}
+        check = FeedCheck(kinds, memories=session.engine.memories)
+        feeds = check({**cache.step(1), "at": Far(view)})
+        with pytest.raises(
+            StateError, match="lengths 'at' lie on cuda:0; feed them from"
+        ):
+            session.run(feeds)
+        buffer.close()
+        assert session.states.facts()["past"]["lengths"] == [1]
