@@ -76,6 +76,7 @@ class KernelTable:
         views: Collection[tuple[int, int]] = (),
         workspace: Callable[[NodeView], int] | None = None,
         resident: Callable[[NodeView], int] | None = None,
+        bounded: Collection[int] | Callable[[NodeView], Collection[int]] = (),
         variant: str = "",
         because: str = "",
         not_capturable: NotCapturable = "",
@@ -102,12 +103,16 @@ class KernelTable:
             Scratch bytes for a node of sized types.
         resident
             Bytes that it keeps for the session, such as packed weights.
+        bounded
+            Inputs of which it touches no more than lengths or positions, read as it runs,
+            reach, or what gives them for a node: caches whose rest may have no memory.
         not_capturable
             Why it cannot be recorded, None where it can, or what says either of a node;
             empty for what the table says.
         """
         if not_capturable == "":
             not_capturable = self.not_capturable
+        keeps = bounded if callable(bounded) else frozenset(bounded)
 
         def register(function: F) -> F:
             self._add(
@@ -115,7 +120,7 @@ class KernelTable:
                     op_type, domain, _range(since), function, False, _dtypes(dtypes),
                     variant or self.variant, because, when, frozenset(host_inputs),
                     tuple(aliases), tuple(views), False, not_capturable, workspace,
-                    resident, None,
+                    resident, None, keeps,
                 )
             )  # fmt: skip
             return function

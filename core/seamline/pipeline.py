@@ -25,6 +25,8 @@ from seamline.opened_model import OpenedModel
 from seamline.preparation import Fallback, Source, prepare
 from seamline.rerouting import Rerouting
 from seamline.seam_policy import SeamPolicy, check_form
+from seamline.state_store import States
+from seamline.states import State, settle
 from seamline.timings import Profile, Timings
 from seamline.variants import Variants
 
@@ -62,6 +64,8 @@ class Pipeline(OpenedModel):
         graph_optimization_level: GraphOptimizationLevel | int | str = "none",
         accuracy_level: int = 0,
         deadline: float | None = None,
+        states: Sequence[State] = (),
+        dims: Mapping[str, int] | None = None,
         settings: Settings | None = None,
         plugins: Sequence[Any] = (),
     ) -> Pipeline:
@@ -97,6 +101,10 @@ class Pipeline(OpenedModel):
             Seconds that one call on a provider may take. One that does not return in time
             is given up, and its provider is called no more; each call then goes through
             a thread of the provider's own. None: calls are direct, and waited for.
+        states
+            Inputs that are kept between runs, each written anew by an output.
+        dims
+            Sizes of symbols in the types of states.
         plugins
             Plugins beside the installed ones.
 
@@ -116,9 +124,14 @@ class Pipeline(OpenedModel):
             )  # fmt: skip
             notes = Notes(fallback == "warn")
             capture = Capture(record, verify_capture, seam_form)
+            lock = threading.RLock()
+            kept = States.of(settle(states, ready.graph, dims or {}), lock)
+            stack.callback(kept.close)
             variants = Variants(
-                ready.graph, ready.opened, ready.placement, policy, programs, capture
-            )
+                ready.graph, ready.opened, ready.placement, policy, programs, capture,
+                states=kept,
+            )  # fmt: skip
+            kept.locate = variants.home_of
             stack.callback(variants.close)
             variants.of(frozenset(), ready.constants)
             routes = Rerouting(
@@ -126,7 +139,13 @@ class Pipeline(OpenedModel):
                 variants, notes,
             )  # fmt: skip
             self = cls(
-                ready.graph, ready.opened, variants, ready.optimized, routes, stack
+                ready.graph,
+                ready.opened,
+                variants,
+                ready.optimized,
+                routes,
+                stack,
+                lock,
             )
             notes.add(*ready.notes)
             self._stack = stack.pop_all()
@@ -150,7 +169,8 @@ class Pipeline(OpenedModel):
             Checked arrays by input name; lists for sequences, None for an empty optional.
             A value that the model gives a default for may be left out.
         fetches
-            Output names; all, in order, where left out.
+            Output names; all but those of states, in order, where left out. A state that
+            is asked for is copied out, its live part.
 
         Returns
         -------
@@ -165,14 +185,19 @@ class Pipeline(OpenedModel):
             ``verify_capture`` found a replay that differs; names the first node, which
             is not recorded any more.
         """
-        names = list(self.graph.outputs if fetches is None else fetches)
+        kept = self.states.outputs
+        asked = [n for n in self.graph.outputs if n not in kept]
+        names = list(asked if fetches is None else fetches)
         start = time.perf_counter_ns()
         error: SeamlineError | None = None
         with self._lock, np.errstate(all="ignore"):
             if self._closed:
                 raise RunError(f"the pipeline of {self.graph.name!r} is closed")
             try:
+                self.states.refuse_fed(feeds)
                 results = self._routes.run(feeds, profile)
+                for name in self.states.outputs.keys() & names:
+                    results[name] = self.states.read(name)
             except SeamlineError as raised:
                 error = raised
                 raise
