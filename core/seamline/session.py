@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from seamline.async_runs import AsyncRuns, Callback
 from seamline.errors import RunError
-from seamline.feeds import FeedCheck
 from seamline.profiling import SessionProfile
 from seamline.provider_choice import ProviderEntry
 from seamline.session_opening import (
     Opening,
     declared_inputs,
+    feed_check,
     output_types,
     take_keywords,
 )
@@ -133,16 +133,12 @@ class InferenceSession(SessionValues):
         providers: Sequence[ProviderEntry] | None,
         provider_options: Sequence[Mapping[str, Any]] | None,
     ) -> None:
-        pipeline = self._opening.open(providers, provider_options)
-        self._pipeline = pipeline
+        self._pipeline = pipeline = self._opening.open(providers, provider_options)
         self._inputs, self._overridable = declared_inputs(pipeline.graph, self._opening)
         self._outputs = output_types(pipeline.graph, pipeline.types)
         kept = pipeline.states.outputs
         self._output_names = tuple(n for n in pipeline.graph.outputs if n not in kept)
-        self._check = FeedCheck(
-            {**self._inputs, **self._overridable}, overridable=self._overridable,
-            memories=pipeline.engine.memories,
-        )  # fmt: skip
+        self._check = feed_check(self._inputs, self._overridable, pipeline)
 
     def set_providers(
         self,

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from seamline.errors import PinError, PlanError, near
-from seamline.feeds import with_sizes
+from seamline.feeds import FeedCheck, with_sizes
 from seamline.graph import Graph, load
 from seamline.layer_rules import pins_by_annotation, pins_by_name
 from seamline.pipeline import Pipeline
@@ -25,7 +25,13 @@ from seamline.states import State
 from seamline.tensors import TensorType, ValueType
 from seamline.unsupported import warn_unused
 
-__all__ = ["Opening", "declared_inputs", "output_types", "take_keywords"]
+__all__ = [
+    "Opening",
+    "declared_inputs",
+    "feed_check",
+    "output_types",
+    "take_keywords",
+]
 
 _ANNOTATION = "layer_ann"
 
@@ -158,6 +164,19 @@ def declared_inputs(
         kind = _with_axes(kind, by_axis.get(name, {}))
         (overridable if name in graph.overridable else needed)[name] = kind
     return needed, overridable
+
+
+def feed_check(
+    inputs: Mapping[str, ValueType | None],
+    overridable: Mapping[str, ValueType | None],
+    pipeline: Pipeline,
+) -> FeedCheck:
+    """Give the check for a session's feeds, which knows the devices that it runs on."""
+    return FeedCheck(
+        {**inputs, **overridable},
+        overridable=overridable,
+        memories=pipeline.engine.memories,
+    )
 
 
 def _with_axes(kind: ValueType | None, sizes: Mapping[int, int]) -> ValueType | None:

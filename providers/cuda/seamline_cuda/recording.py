@@ -156,7 +156,7 @@ class CudaRecording:
         """Give the graph back once it is not in flight; a second call does nothing."""
         graph, self.graph = self.graph, None
         gpu = self.held.segment.memory.gpu
-        if graph is not None and gpu.is_open:
+        if graph is not None and gpu.is_open and not gpu.lost:
             gpu.drain()
             with gpu.here():
                 graph.close()
