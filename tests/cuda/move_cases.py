@@ -365,6 +365,9 @@ FILLS = {
         },
     ),
     "a diagonal": Case("g (int32[4,5] x) => (int32[4,5] y) { y = EyeLike<k = 1>(x) }"),
+    "a diagonal of floats": Case(
+        "g (float[4,4] x) => (float[4,4] y) { y = EyeLike(x) }"
+    ),
     "a diagonal of another type": Case(
         "g (float[5,3] x) => (float16[5,3] y) { y = EyeLike<k = -2, dtype = 10>(x) }"
     ),

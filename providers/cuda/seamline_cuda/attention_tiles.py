@@ -20,7 +20,7 @@ from __future__ import annotations
 import functools
 
 from seamline_cuda.attention_spans import Bias, bounds_text, sink_text, widened
-from seamline_cuda.attention_tiling import LANES, LINES, THREADS, Tiling
+from seamline_cuda.attention_tiling import LANES, THREADS, Tiling
 from seamline_cuda.device_kernel import DeviceKernel
 from seamline_cuda.elements import ELEMENTS
 from seamline_cuda.templates import filled, indented
