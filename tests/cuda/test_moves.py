@@ -164,3 +164,24 @@ REFUSED = {
 def test_what_no_kernel_is_for_is_refused_with_what_would_be_accepted(what):
     text, said = REFUSED[what]
     assert said in refusal(text)
+
+
+def test_a_region_that_comes_with_a_run_is_followed_by_recordings():
+    case = Case(
+        """g (float[4,4] x, float[4] r) => (float[2,2] y) <int64[2] s = {2, 2}>
+        { y = Resize<coordinate_transformation_mode = "tf_crop_and_resize",
+            mode = "linear">(x, r, , s) }""",
+        rtol=1e-5,
+    )
+    regions = [(0, 0, 1, 1), (0, 0, 1, 1), (0.5, 0, 1, 1), (0.5, 0, 1, 1), (0, 0.5, 0.25, 1)]  # fmt: skip
+    pipeline = opened(case.model)
+    try:
+        for seed, region in enumerate(regions):
+            feeds = case.feeds(seed) | {"r": np.array(region, np.float32)}
+            (got,) = pipeline.run(feeds)
+            np.testing.assert_allclose(got, case.wanted(feeds)["y"], rtol=1e-5)
+        (segment,) = pipeline.runner.latest().captured.values()
+        lost = "no longer held: host input 'r' is baked into it and has another value now; record it again"  # fmt: skip
+        assert segment.events == ["recorded", *[lost, "recorded again"] * 2]
+    finally:
+        pipeline.close()
