@@ -31,8 +31,8 @@ NODES = {
     "layer_held": """g (float16[9,4096] x, float16[4096] w, float16[4096] b) => (float16[9,4096] y)
         { y = LayerNormalization(x, w, b) }""",
     "rms_long": "g (float16[900,8192] x, float16[8192] w) => (float16[900,8192] y) { y = RMSNormalization(x, w) }",
-    "skip_held": """g (float16[2,9,3000] x, float16[9,3000] s, float16[3000] w, float16[3000] b, float16[3000] c)
-        => (float16[2,9,3000] y, float16[2,9,3000] t) { y, , , t = com.microsoft.SkipLayerNormalization(x, s, w, b, c) }""",
+    "skip_warp": """g (float16[2,9,64] x, float16[9,64] s, float16[64] w, float16[64] b, float16[64] c)
+        => (float16[2,9,64] y, float16[2,9,64] t) { y, , , t = com.microsoft.SkipLayerNormalization(x, s, w, b, c) }""",
     "groups": """g (float16[1,320,64,64] x, float16[320] w, float16[320] b) => (float16[1,320,64,64] y)
         { y = GroupNormalization<num_groups = 32>(x, w, b) }""",
     "batch": """g (float[1,64,56,56] x, float[64] s, float[64] b, float[64] m, float[64] v)

@@ -26,7 +26,7 @@ from seamline_cuda.row_programs import Fold, State
 __all__ = ["HELD", "Team", "merged", "team_for"]
 
 HELD = 8  #: elements that a thread keeps in registers between passes, at most
-_BUSY = 264  # blocks that keep a large device busy: two on each multiprocessor
+_BUSY = 528  # blocks that keep a large device busy: four on each multiprocessor
 _PART = 4096  # elements of a part of a row, at least: less is not worth a launch
 _THREADS = 512  # of a block: each may then have 128 registers
 _SIDE = 32  # rows side by side that a tall block takes: a warp's
