@@ -52,6 +52,7 @@ def test_the_spec_has_options_with_defaults_and_onnx_runtimes_name():
         "device_id": 0,
         "gpu_mem_limit": 0,
         "pool_bytes": 256 << 20,
+        "answer_deadline": 10.0,
         "tf32": False,
     }
 
