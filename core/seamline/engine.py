@@ -10,6 +10,7 @@ import numpy as np
 
 from seamline.closing import close_all
 from seamline.constants import Constants
+from seamline.earlier_plans import EarlierPlans
 from seamline.excursions import AUTO
 from seamline.placement import Placement
 from seamline.provider import Array, Buffer, Device, Memory, Provider, View
@@ -52,6 +53,8 @@ class Engine:
         What is recorded.
     quarantined
         Nodes that made recording fail, and why; plans made from then on cut them out.
+    earlier
+        What plans of the main graph found, for those that follow.
     """
 
     providers: Mapping[str, Provider]
@@ -61,6 +64,7 @@ class Engine:
     capacity: int = 8
     capture: Capture = attrs.field(factory=Capture)
     quarantined: dict[str, str] = attrs.field(factory=dict)
+    earlier: EarlierPlans = attrs.field(factory=EarlierPlans)
     _kept: dict[str, dict[tuple[object, ...], Any]] = attrs.field(
         factory=dict, init=False
     )

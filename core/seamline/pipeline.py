@@ -17,24 +17,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import attrs
 import numpy as np
 
-from seamline.claims import Claims
-from seamline.engine import Capture, Engine
+from seamline.engine import Capture
 from seamline.errors import RunError, SeamlineError
-from seamline.folding import Folding
-from seamline.graph import Graph
 from seamline.levels import GraphOptimizationLevel
 from seamline.notes import Notes, SeamlineWarning
-from seamline.opened import Opened
-from seamline.optimization import Optimized
-from seamline.placement import Placement
-from seamline.planned import Plan
+from seamline.opened_model import OpenedModel
 from seamline.preparation import Fallback, Source, prepare
-from seamline.provider import Provider
 from seamline.rerouting import Rerouting
-from seamline.runner import Runner
-from seamline.samples import weightless_feeds
 from seamline.seam_policy import SeamPolicy, check_form
-from seamline.tensors import ValueType
 from seamline.timings import Profile, Timings
 from seamline.variants import Variants
 
@@ -47,21 +37,9 @@ __all__ = ["Fallback", "Pipeline", "SeamlineWarning"]
 
 
 @attrs.define(eq=False)
-class Pipeline:
-    """
-    A model opened over providers.
+class Pipeline(OpenedModel):
+    """A model opened over providers."""
 
-    Attributes
-    ----------
-    optimized
-        What was rewritten before providers were asked; ``graph`` is its graph.
-    """
-
-    graph: Graph
-    opened: Opened
-    variants: Variants
-    optimized: Optimized
-    _routes: Rerouting
     _stack: ExitStack
     _lock: threading.RLock = attrs.field(factory=threading.RLock)
     _closed: bool = False
@@ -154,57 +132,6 @@ class Pipeline:
             self._stack = stack.pop_all()
         return self
 
-    @property
-    def notes(self) -> Sequence[str]:
-        """Give what was dropped, moved or left, and why; shown by ``explain``."""
-        return tuple(self._routes.notes.texts)
-
-    @property
-    def claims(self) -> Claims:
-        """Give what each provider said of each node."""
-        return self._routes.claims
-
-    @property
-    def placement(self) -> Placement:
-        """Give the provider of each node; nodes that could not be built have moved."""
-        return self._routes.placement
-
-    @property
-    def types(self) -> Mapping[str, ValueType | None]:
-        """Give what is known of each value's type before any feed."""
-        return self.claims.types
-
-    @property
-    def runner(self) -> Runner:
-        """Give the runner of the model as it is, with no default fed."""
-        return self.variants.of(frozenset()).runner
-
-    @property
-    def engine(self) -> Engine:
-        """Give the engine of the model as it is."""
-        return self.variants.of(frozenset()).engine
-
-    @property
-    def folding(self) -> Folding:
-        """Say what was folded in the model as it is."""
-        return self.variants.of(frozenset()).folding
-
-    @property
-    def providers(self) -> Mapping[str, Provider]:
-        """Give the opened providers, most preferred first."""
-        return self.opened.providers
-
-    @property
-    def provider_options(self) -> Mapping[str, Mapping[str, Any]]:
-        """Give the options that each provider was opened with."""
-        return self.opened.options
-
-    def assignments(self) -> Mapping[str, str]:
-        """Give the provider of every node, bodies included."""
-        return {
-            name: choice.provider for name, choice in self.placement.choices.items()
-        }
-
     # -- running -------------------------------------------------------------------------
 
     def run(
@@ -264,18 +191,6 @@ class Pipeline:
         self.opened.run_finished(start, time.perf_counter_ns(), error)
 
     # -- explaining ----------------------------------------------------------------------
-
-    def plan(self, shapes: Mapping[str, Sequence[int]] | None = None) -> Plan:
-        """
-        Give the plan of the last run, or one for the shapes given.
-
-        Symbolic and unknown sizes that are not given count as 1.
-        """
-        latest = self.runner.latest()
-        if shapes is None and latest is not None:
-            return latest.plan
-        types = {name: self.types.get(name) for name in self.runner.region.inputs}
-        return self.runner.plan(weightless_feeds(types, shapes or {}))
 
     def explain(
         self,

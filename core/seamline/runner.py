@@ -111,6 +111,7 @@ class Runner:
             known=known,
             where=where,
             quarantined=engine.quarantined,
+            earlier=engine.earlier if self.outer is None else None,
             form=engine.capture.form,
             never="" if engine.capture.record else "the session records nothing",
         )

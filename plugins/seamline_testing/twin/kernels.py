@@ -85,11 +85,12 @@ def kernel_for(node: NodeView, host: KernelTable, own: KernelTable) -> Kernel | 
 
 def claim_of(kernel: Kernel, node: NodeView) -> Claim:
     """Give the twin's claim for a kernel that takes the node."""
-    reason = WAITS.get(kernel.op_type) if not kernel.domain else kernel.not_capturable
+    claim = kernel.claim(node)
+    reason = claim.not_capturable if kernel.domain else WAITS.get(kernel.op_type)
     if kernel.sizes_at_run:
         reason = _FOUND_BY_RUNNING
     return attrs.evolve(
-        kernel.claim(node),
+        claim,
         variant="twin",
         because="the simulated device has one variant of each kernel",
         not_capturable=reason,

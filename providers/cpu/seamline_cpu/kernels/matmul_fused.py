@@ -8,6 +8,7 @@ from seamline.provider import NodeView
 from seamline.tensors import TensorType, ValueType
 from seamline_cpu.kernels.epilogues import epilogue_of, unknown_activation
 from seamline_cpu.kernels.matmul import bind_fused
+from seamline_cpu.kernels.recorded import OF_FLOAT32
 from seamline_cpu.table import TABLE
 
 __all__: list[str] = []
@@ -35,6 +36,7 @@ def _unfit(view: NodeView) -> str | None:
     "FusedMatMul", domain=OWN, dtypes={0: ("float32",), 1: ("float32",)},
     when=all_of(_unfit, unknown_activation), variant="tiles",
     because="a product's tiles, added to and activated while they are in the cache",
+    not_capturable=OF_FLOAT32,
 )  # fmt: skip
 def fused_matmul(call: Call) -> Run:
     """

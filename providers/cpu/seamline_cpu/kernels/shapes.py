@@ -8,6 +8,7 @@ from functools import partial
 
 import numpy as np
 
+from seamline.fitting import all_of
 from seamline.kernels import Call, Run
 from seamline.provider import Array
 from seamline.tensors import ANY
@@ -20,6 +21,7 @@ from seamline_cpu.binding import (
     integers,
     same_bytes,
 )
+from seamline_cpu.kernels.recorded import known, moved
 from seamline_cpu.kernels.rows import threads_of
 from seamline_cpu.table import TABLE
 
@@ -31,7 +33,7 @@ _FIRST = ((0, 0),)
 # --- what a shape is ------------------------------------------------------------------
 
 
-@TABLE.kernel("Shape", dtypes=ANY)
+@TABLE.kernel("Shape", dtypes=ANY, not_capturable=moved)
 def shape(call: Call) -> Run:
     """Give the sizes from ``start`` to ``end``; both count from the back if negative."""
     sizes = call.inputs[0].shape
@@ -41,7 +43,7 @@ def shape(call: Call) -> Run:
     return copying(wanted, call.outputs[0])
 
 
-@TABLE.kernel("Size", dtypes=ANY)
+@TABLE.kernel("Size", dtypes=ANY, not_capturable=moved)
 def size(call: Call) -> Run:
     """Give the number of elements."""
     return copying(np.array(call.inputs[0].size, np.int64), call.outputs[0])
@@ -50,17 +52,43 @@ def size(call: Call) -> Run:
 # --- the same bytes under another shape -----------------------------------------------
 
 
-@TABLE.kernel("Identity", dtypes=ANY, views=_FIRST)
-@TABLE.kernel("Flatten", dtypes=ANY, views=_FIRST)
-@TABLE.kernel("Squeeze", since=(1, 11), dtypes=ANY, views=_FIRST)
-@TABLE.kernel("Unsqueeze", since=(1, 11), dtypes=ANY, views=_FIRST)
+@TABLE.kernel("Identity", dtypes=ANY, views=_FIRST, not_capturable=moved)
+@TABLE.kernel("Flatten", dtypes=ANY, views=_FIRST, not_capturable=moved)
+@TABLE.kernel(
+    "Squeeze",
+    since=(1, 11),
+    dtypes=ANY,
+    views=_FIRST,
+    not_capturable=all_of(moved, known(1)),
+)
+@TABLE.kernel(
+    "Unsqueeze",
+    since=(1, 11),
+    dtypes=ANY,
+    views=_FIRST,
+    not_capturable=all_of(moved, known(1)),
+)
 def reshaped(call: Call) -> Run:
     """Give the same elements; the plan worked the shape out from the attributes."""
     return same_bytes(call.inputs[0], call.outputs[0])
 
 
-@TABLE.kernel("Squeeze", since=13, dtypes=ANY, host_inputs={1}, views=_FIRST)
-@TABLE.kernel("Unsqueeze", since=13, dtypes=ANY, host_inputs={1}, views=_FIRST)
+@TABLE.kernel(
+    "Squeeze",
+    since=13,
+    dtypes=ANY,
+    host_inputs={1},
+    views=_FIRST,
+    not_capturable=all_of(moved, known(1)),
+)
+@TABLE.kernel(
+    "Unsqueeze",
+    since=13,
+    dtypes=ANY,
+    host_inputs={1},
+    views=_FIRST,
+    not_capturable=all_of(moved, known(1)),
+)
 def reshaped_by_axes(call: Call) -> Run:
     """Give the same elements without, or with more, axes of size 1."""
     source, target = call.inputs[0], call.outputs[0]
@@ -83,7 +111,14 @@ def reshaped_by_axes(call: Call) -> Run:
     return from_host(call, [1], make)
 
 
-@TABLE.kernel("Reshape", since=5, dtypes=ANY, host_inputs={1}, views=_FIRST)
+@TABLE.kernel(
+    "Reshape",
+    since=5,
+    dtypes=ANY,
+    host_inputs={1},
+    views=_FIRST,
+    not_capturable=all_of(moved, known(1)),
+)
 def reshape(call: Call) -> Run:
     """Give the same elements in the shape asked for; see :func:`resolved`."""
     source, target = call.inputs[0], call.outputs[0]
@@ -147,7 +182,7 @@ def resolved(
 # --- blocks of pixels -----------------------------------------------------------------
 
 
-@TABLE.kernel("DepthToSpace", dtypes=ANY)
+@TABLE.kernel("DepthToSpace", dtypes=ANY, not_capturable=moved)
 def depth_to_space(call: Call) -> Run:
     """Spread channels over blocks of pixels (DCR: the block comes before the depth)."""
     x, out = call.inputs[0], call.outputs[0]
@@ -161,7 +196,7 @@ def depth_to_space(call: Call) -> Run:
     return copying(moved, out.reshape(moved.shape))
 
 
-@TABLE.kernel("SpaceToDepth", dtypes=ANY)
+@TABLE.kernel("SpaceToDepth", dtypes=ANY, not_capturable=moved)
 def space_to_depth(call: Call) -> Run:
     """Gather blocks of pixels into channels; undoes DepthToSpace of the same mode."""
     x, out = call.inputs[0], call.outputs[0]
@@ -176,7 +211,9 @@ def space_to_depth(call: Call) -> Run:
 # --- repeats and constants ------------------------------------------------------------
 
 
-@TABLE.kernel("Expand", dtypes=ANY, host_inputs={1})
+@TABLE.kernel(
+    "Expand", dtypes=ANY, host_inputs={1}, not_capturable=all_of(moved, known(1))
+)
 def expand(call: Call) -> Run:
     """Broadcast to the shape asked for, in both directions."""
     x, out = call.inputs[0], call.outputs[0]
@@ -188,7 +225,9 @@ def expand(call: Call) -> Run:
     return from_host(call, [1], make)
 
 
-@TABLE.kernel("Tile", since=6, dtypes=ANY, host_inputs={1})
+@TABLE.kernel(
+    "Tile", since=6, dtypes=ANY, host_inputs={1}, not_capturable=all_of(moved, known(1))
+)
 def tile(call: Call) -> Run:
     """Repeat the whole along each axis: one copy of a broadcast view."""
     x, out = call.inputs[0], call.outputs[0]
@@ -212,7 +251,12 @@ def tile(call: Call) -> Run:
     return from_host(call, [1], make)
 
 
-@TABLE.kernel("ConstantOfShape", dtypes=("int64",), host_inputs={0})
+@TABLE.kernel(
+    "ConstantOfShape",
+    dtypes=("int64",),
+    host_inputs={0},
+    not_capturable=all_of(moved, known(0)),
+)
 def constant_of_shape(call: Call) -> Run:
     """Fill with one value, 0 of float32 unless given."""
     value, out = call.attr("value"), call.outputs[0]
@@ -230,6 +274,7 @@ def constant_of_shape(call: Call) -> Run:
     "Range",
     dtypes=("float32", "float16", "float64", "int16", "int32", "int64"),
     host_inputs={0, 1, 2},
+    not_capturable=all_of(moved, known(0, 1, 2)),
 )
 def range_(call: Call) -> Run:
     """Give ``start + i * delta``; float16 is counted in float32."""
