@@ -30,6 +30,7 @@ __all__ = [
     "matrices_of",
     "unfit",
     "unfit_gemm",
+    "unfit_sizes",
 ]
 
 CONTRIB = "com.microsoft"
@@ -57,8 +58,8 @@ def matrices_of(node: NodeView) -> Multiplied | None:
     return multiplied(*factors)
 
 
-def unfit(node: NodeView) -> str | None:
-    """Give a reason to refuse matrices whose first element type was accepted."""
+def unfit_sizes(node: NodeView) -> str | None:
+    """Refuse numbers that are no matrices, unknown ranks, and sizes out of range."""
     for index in (0, 1):
         kind = node.tensor(index)
         if kind is None or kind.shape is None:
@@ -67,6 +68,13 @@ def unfit(node: NodeView) -> str | None:
             return f"input {index} is a single number, and matrices are multiplied"
         if any(isinstance(n, int) and n >= LIMIT for n in kind.shape):
             return f"{kind} has a size of {LIMIT} or more"
+    return None
+
+
+def unfit(node: NodeView) -> str | None:
+    """Give a reason to refuse matrices whose first element type was accepted."""
+    if reason := unfit_sizes(node):
+        return reason
     a, b = node.tensor(0), node.tensor(1)
     if a is not None and b is not None and a.dtype != b.dtype:
         return f"it multiplies {a.dtype} with {b.dtype}; one type for both is accepted"

@@ -20,6 +20,7 @@ from seamline_cuda import (
     convolution_transposed,
     cumulating,
     cutting,
+    integer_products,
     matmul,
     matvec,
     normalizing,
@@ -102,6 +103,7 @@ for _family in (
     convolution_transposed,
     cumulating,
     cutting,
+    integer_products,
     matvec,  # where it takes a product, matmul is not asked
     matmul,
     normalizing,
