@@ -22,6 +22,7 @@ from seamline_cuda.matrices import Factor, Multiplied, multiplied
 from seamline_cuda.works import LIBRARY, Matrix, Work
 
 __all__ = [
+    "BIAS_EVEN",
     "CONTRIB",
     "add_to",
     "c_steps",
@@ -38,7 +39,9 @@ LIMIT = 1 << 31  #: rows, columns and depth are counted in 32 bits by the librar
 _BECAUSE = (
     "cuBLASLt multiplies matrices; what it is told is fixed when a segment is bound"
 )
-_EVEN = 16  #: bytes that a bias must be a multiple of, which the library does not check
+BIAS_EVEN = (
+    16  #: bytes that a bias must be a multiple of, which the library does not check
+)
 
 
 def matrices_of(node: NodeView) -> Multiplied | None:
@@ -142,7 +145,7 @@ def _gemm(call: Call, found: Multiplied) -> Iterator[Work]:
     )  # fmt: skip
     if not beta:
         yield work
-    elif steps == (0, 1) and beta == 1 and not place % _EVEN and dtype != "float64":
+    elif steps == (0, 1) and beta == 1 and not place % BIAS_EVEN and dtype != "float64":
         yield attrs.evolve(work, bias=place)
     elif c is not None and c.nbytes == y.nbytes:
         yield attrs.evolve(work, beta=beta, addend=Matrix(place, found.columns))

@@ -20,6 +20,7 @@ from seamline_cuda import (
     convolution_transposed,
     cumulating,
     cutting,
+    fused_products,
     integer_products,
     matmul,
     matvec,
@@ -103,6 +104,7 @@ for _family in (
     convolution_transposed,
     cumulating,
     cutting,
+    fused_products,
     integer_products,
     matvec,  # where it takes a product, matmul is not asked
     matmul,
