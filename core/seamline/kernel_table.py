@@ -202,12 +202,19 @@ class KernelTable:
         return self._kernels.get((domain, op_type), ())
 
     def find(self, node: NodeView) -> Kernel | Refusal:
-        """Give the first kernel that takes the node, or the last one's refusal."""
+        """
+        Give the first kernel that takes the node, or a refusal.
+
+        It is the last of those that took the node's types and refused its form; where none
+        took its types, that of the last kernel.
+        """
         answer: Refusal | None = None
         for kernel in self._kernels.get((node.domain, node.op_type), ()):
-            answer = kernel.refuses(node)
-            if answer is None:
+            refusal = kernel.refuses(node)
+            if refusal is None:
                 return kernel
+            if answer is None or answer.accepts or not refusal.accepts:
+                answer = refusal
         if answer is None:
             answer = self._refusals.get((node.domain, node.op_type))
         return answer or Refusal(f"no kernel for {node.node.qualified_op}")
