@@ -26,14 +26,14 @@ __all__ = ["few_columns", "few_kernel", "few_wide"]
 
 _MOST = 32  #: registers of a thread for queries, and as many for sums
 _ROOM = """\
-sums = cuda.shared.array(WARPS * COLUMNS, np.float32)
-tops = cuda.shared.array(WARPS * COLUMNS, np.float32)
-room = cuda.shared.array(WARPS * COLUMNS * WIDTH, np.float32)
-query = cuda.local.array(COLUMNS * EACH, np.float32)
-y_sum = cuda.local.array(COLUMNS * BESIDE, np.float32)
-s = cuda.local.array(COLUMNS * TOGETHER, np.float32)
-k_held = cuda.local.array(TOGETHER * EACH, K_TYPE)
-v_held = cuda.local.array(TOGETHER * BESIDE, V_TYPE)
+sums = cuda.shared.array(LEFT, np.float32)
+tops = cuda.shared.array(LEFT, np.float32)
+room = cuda.shared.array(LEFT_SUMS, np.float32)
+query = cuda.local.array(QUERIES, np.float32)
+y_sum = cuda.local.array(SUMS, np.float32)
+s = cuda.local.array(SCORES, np.float32)
+k_held = cuda.local.array(K_HELD, K_TYPE)
+v_held = cuda.local.array(V_HELD, V_TYPE)
 """
 #: A lane's own query, and the queries of the tile.
 _ROWS = """\
@@ -51,7 +51,7 @@ for c in range(COLUMNS):
         query[c * EACH + e] = np.float32(0)
         if place < columns and d < DEPTH:
             query[c * EACH + e] = QUERY
-for e in range(COLUMNS * BESIDE):
+for e in range(SUMS):
     y_sum[e] = np.float32(0)
 row = np.int64(quotient32(np.uint32(column), np.uint32(group)))
 some = row < fresh
@@ -96,8 +96,11 @@ for c in range(COLUMNS):
 _HALVED = """\
 upper = (lane & MASK) != 0
 for i in range(HALF):
-    mine = s[i + HALF] if upper else s[i]
-    sent = s[i] if upper else s[i + HALF]
+    # Both are read first: a choice between places would take the array to memory.
+    one = s[i]
+    two = s[i + HALF]
+    mine = two if upper else one
+    sent = one if upper else two
     s[i] = mine + cuda.shfl_xor_sync(0xFFFFFFFF, sent, MASK)
 """
 _WEIGHT = """\
@@ -195,15 +198,24 @@ def few_wide(size: int, wide: int) -> int:
     return next((n for n in (4, 2) if n <= wide and size % (32 * n) == 0), 1)
 
 
+def _together(columns: int, each: int) -> int:
+    """Give the keys that a warp takes at a time: what they take of the registers is bounded."""
+    return next((n for n in (8, 4) if n * columns <= 32 and n * each <= 32), 2)
+
+
 def _constants(tiling: Tiling) -> dict[str, int]:
     columns, (_, k, v) = tiling.columns, tiling.wide
-    together = 4 if columns == 8 else 8
+    chunks = -(-tiling.depth // (32 * k)), -(-tiling.width // (32 * v))
+    each, beside = chunks[0] * k, chunks[1] * v
+    warps, together = tiling.threads // 32, _together(columns, max(each, beside))
     return {
         "DEPTH": tiling.depth, "WIDTH": tiling.width, "COLUMNS": columns,
-        "TOGETHER": together, "ALIKE": 32 // (columns * together),
-        "WARPS": tiling.threads // 32, "K_WIDE": k, "V_WIDE": v,
-        "EACH": -(-tiling.depth // (32 * k)) * k, "BESIDE": -(-tiling.width // (32 * v)) * v,
-        "K_CHUNKS": -(-tiling.depth // (32 * k)), "V_CHUNKS": -(-tiling.width // (32 * v)),
+        "TOGETHER": together, "ALIKE": 32 // (columns * together), "WARPS": warps,
+        "K_WIDE": k, "V_WIDE": v, "K_CHUNKS": chunks[0], "V_CHUNKS": chunks[1],
+        "EACH": each, "BESIDE": beside, "QUERIES": columns * each, "SUMS": columns * beside,
+        "SCORES": columns * together, "K_HELD": together * chunks[0],
+        "V_HELD": together * chunks[1], "LEFT": warps * columns,
+        "LEFT_SUMS": warps * columns * tiling.width,
     }  # fmt: skip
 
 
