@@ -25,11 +25,21 @@ from seamline_cuda.device_kernel import DeviceKernel
 from seamline_cuda.elements import ELEMENTS
 from seamline_cuda.templates import filled, indented
 
-__all__ = ["tiles_kernel"]
+__all__ = ["START", "part_text", "tiles_kernel"]
 
 _AT_ONCE = 8  #: loads under way for each thread
 
-_START = """\
+#: Where a block stands.
+START = """\
+whole = quotient32(np.uint32(cuda.blockIdx.x), np.uint32(splits))
+part = np.int64(cuda.blockIdx.x) - np.int64(whole) * splits
+others = quotient32(whole, np.uint32(tiles))
+# What is causal has most to do at its end, which is begun with.
+tile = tiles - 1 - (np.int64(whole) - np.int64(others) * tiles)
+entry = np.int64(quotient32(others, np.uint32(heads)))
+head = np.int64(others) - entry * heads
+"""
+_ROOM = """\
 queries = cuda.shared.array(QUERY_ROOM, np.float32)
 rest = cuda.shared.array(KEY_ROOM, np.float32)
 weights = cuda.shared.array(WEIGHT_ROOM, np.float32)
@@ -44,13 +54,6 @@ b = cuda.local.array(MOST, np.float32)
 t = cuda.threadIdx.x
 lane = t % LANES
 line = t // LANES
-whole = quotient32(np.uint32(cuda.blockIdx.x), np.uint32(splits))
-part = np.int64(cuda.blockIdx.x) - np.int64(whole) * splits
-others = quotient32(whole, np.uint32(tiles))
-# What is causal has most to do at its end, which is begun with.
-tile = tiles - 1 - (np.int64(whole) - np.int64(others) * tiles)
-entry = np.int64(quotient32(others, np.uint32(heads)))
-head = np.int64(others) - entry * heads
 """
 #: Every row of a thread, and the keys that any row of the tile sees.
 _ROWS = """\
@@ -217,11 +220,12 @@ def tiles_kernel(tiling: Tiling) -> DeviceKernel:
     step += [*_SUMS.splitlines(), "at += KEYS"]
     bounds = bounds_text()
     lines = [
-        *_START.splitlines(),
+        *_ROOM.splitlines(),
+        *START.splitlines(),
         *_held(tiling),
         *tiling.span.text(),
         *filled(_ROWS, BOUNDS=bounds),
-        *(_PART.splitlines() if tiling.split else ()),
+        *part_text(tiling).splitlines(),
         *_loaded(tiling, 0),
         "at = begin",
         "while at < stop:",
@@ -232,6 +236,11 @@ def tiles_kernel(tiling: Tiling) -> DeviceKernel:
     head = f"def attention_tiles({', '.join(parameters)}):"
     text = "\n".join([*constants, head, *indented(lines)]) + "\n"
     return DeviceKernel("attention_tiles", text, tuple(parameters.values()))
+
+
+def part_text(tiling: Tiling) -> str:
+    """Give lines that take one part of the keys, ``KEYS`` at least."""
+    return _PART if tiling.split else ""
 
 
 def _stored(kind: str, wide: int) -> str:
