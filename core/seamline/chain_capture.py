@@ -43,11 +43,8 @@ class CapturedChain(Captured):
     actions: tuple[tuple[Step, Action], ...]
 
     def eagerly(self) -> object:
-        """Take the steps one by one; give what one of them wrongly gave."""
-        for _, action in self.actions:
-            given = action()
-            if given is not None:
-                return given
+        """Take the steps one by one."""
+        _taken(self.actions)
         return None
 
     def make(self) -> Recording:
@@ -138,10 +135,14 @@ class _Work:
     actions: tuple[tuple[Step, Action], ...]
 
     def __call__(self) -> None:
-        # Imported here: a run knows programs, and programs know chains.
-        from seamline.run import taken
+        _taken(self.actions)
 
-        taken(self.actions)
+
+def _taken(actions: Sequence[tuple[Step, Action]]) -> None:
+    # Imported here: a run knows programs, and programs know chains.
+    from seamline.run import taken
+
+    taken(actions)
 
 
 def _copy(target: Any, source: Any) -> Action:

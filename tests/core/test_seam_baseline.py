@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
-from onnx import parser
-from tests.core.toys import model, open_over
+from tests.core.toys import model, open_over, toys
 
 from seamline.cli import main
 from seamline.errors import SeamlineError
@@ -16,7 +16,8 @@ TEXT = "g (float[N,3] x) => (float[N,3] y) { [a] a = Neg(x) [b] b = Abs(a) [c] y
 
 
 def explained(**pins):
-    pipeline = open_over(TEXT, "a", "b", pins=pins)
+    made = toys()
+    pipeline = open_over(model(TEXT), made["a"], made["b"], pins=pins)
     try:
         return pipeline.explain({"x": (2, 3)}).data
     finally:
@@ -73,48 +74,55 @@ def test_what_is_no_baseline_is_refused_and_says_how_to_make_one(tmp_path, text,
 # --- the command line -------------------------------------------------------------------
 
 
-def seamline(capsys, *words):
-    with pytest.raises(SystemExit) as ended:
-        main([str(word) for word in words])
-    printed = capsys.readouterr()
-    return ended.value.code, printed.out, printed.err
+@pytest.fixture
+def seamline(monkeypatch, capsys):
+    """Give a function that runs the command as a shell does: status, output, errors."""
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["seamline", *map(str, words)])
+        try:
+            main()
+            status = 0
+        except SystemExit as end:
+            status = end.code or 0
+        shown = capsys.readouterr()
+        return status, shown.out, shown.err
+
+    return run
 
 
 @pytest.fixture
 def path(tmp_path):
     made = tmp_path / "m.onnx"
     made.write_bytes(model(TEXT).SerializeToString())
-    assert parser is not None
     return made
 
 
 def test_a_command_writes_a_baseline_and_a_later_one_fails_on_a_new_seam(
-    path, tmp_path, capsys
+    path, tmp_path, seamline
 ):
     kept = tmp_path / "seams.json"
     shared = ("explain", path, "-p", "cpu", "-p", "reference", "--optimize", "none")
-    status, _, _ = seamline(capsys, *shared, "--write-baseline", kept)
+    status, _, _ = seamline(*shared, "--write-baseline", kept)
     assert status == 0
     assert json.loads(kept.read_text()) == {
         "format": 1, "model": "m.onnx", "seams": [],
     }  # fmt: skip
-    assert seamline(capsys, *shared, "--baseline", kept)[:2] == (0, "no new seam\n")
-    status, out, _ = seamline(
-        capsys, *shared, "--pin", "b=reference", "--baseline", kept
-    )
+    assert seamline(*shared, "--baseline", kept)[:2] == (0, "no new seam\n")
+    status, out, _ = seamline(*shared, "--pin", "b=reference", "--baseline", kept)
     assert status == 1
     assert [line.split(" [")[0] for line in out.splitlines()] == [
         "new seam TRANSFER:cpu:a|reference:b",
         "new seam TRANSFER:reference:b|cpu:c",
     ]
     status, out, _ = seamline(
-        capsys, *shared, "--pin", "b=reference", "--baseline", kept, "--json"
+        *shared, "--pin", "b=reference", "--baseline", kept, "--json"
     )
     assert status == 1
     assert len(json.loads(out)["new"]) == 2
 
 
-def test_a_form_that_is_none_is_refused_in_one_line(path, capsys):
-    status, _, err = seamline(capsys, "explain", path, "--seam-form", "post")
+def test_a_form_that_is_none_is_refused_in_one_line(path, seamline):
+    status, _, err = seamline("explain", path, "--seam-form", "post")
     assert status != 0
     assert "--seam-form: seam_form= takes 'auto' or 'eager'" in err

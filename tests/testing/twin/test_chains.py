@@ -231,7 +231,7 @@ def test_the_cheapest_form_is_taken_for_the_bytes_that_move_and_explained():
         assert first["us"] > 0 < second["host_us"]
         text = str(opened.pipeline.explain())
         assert "the cheapest of eager, mailbox, host_node" in text
-        assert "measured over the twin" in text
+        assert "the simulated device's own" in text
         seams = opened.said()["seams"]
         assert {seam["form"] for seam in seams if seam["excursion"]} == {"mailbox"}
 
