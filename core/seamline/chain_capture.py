@@ -21,6 +21,7 @@ from seamline.excursions import Chain, Excursion
 from seamline.forms import ChainSpec, HostWork, RecordsChains
 from seamline.planned import Segment, Step, Transfer
 from seamline.provider import HOST, Array, Executable, Recording, View
+from seamline.step_errors import taken
 
 if TYPE_CHECKING:
     from seamline.program import Action, Program
@@ -44,7 +45,7 @@ class CapturedChain(Captured):
 
     def eagerly(self) -> object:
         """Take the steps one by one."""
-        _taken(self.actions)
+        taken(self.actions)
         return None
 
     def make(self) -> Recording:
@@ -135,14 +136,7 @@ class _Work:
     actions: tuple[tuple[Step, Action], ...]
 
     def __call__(self) -> None:
-        _taken(self.actions)
-
-
-def _taken(actions: Sequence[tuple[Step, Action]]) -> None:
-    # Imported here: a run knows programs, and programs know chains.
-    from seamline.run import taken
-
-    taken(actions)
+        taken(self.actions)
 
 
 def _copy(target: Any, source: Any) -> Action:

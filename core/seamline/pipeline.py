@@ -33,10 +33,10 @@ from seamline.provider import Provider
 from seamline.rerouting import Rerouting
 from seamline.runner import Runner
 from seamline.samples import weightless_feeds
-from seamline.seam_policy import SeamPolicy, check_form
+from seamline.seam_policy import SeamPolicy
 from seamline.tensors import ValueType
 from seamline.timings import Profile, Timings
-from seamline.variants import Variants
+from seamline.variants import Variants, check_programs
 
 if TYPE_CHECKING:
     from seamline.explain import Explanation
@@ -101,24 +101,21 @@ class Pipeline:
             cannot build what it claimed, and where no named provider claims a node:
             an error, or ``cpu`` takes over with or without a warning.
         seam_form
-            How a recording makes its excursions to the host: the form that is cheapest by
-            its price, or one form wherever that is possible.
+            How recordings leave for the host; see :mod:`seamline.excursions`.
         programs
             Programs kept, one for each shape signature.
         record
             Record the segments of providers that can be recorded, at their second run.
         verify_capture
-            Compare this many replays of each recording with a run: changed inputs,
-            poisoned outputs, bit for bit.
+            Compare this many replays of each recording with a run, bit for bit.
         graph_optimization_level
             How much the graph is rewritten; see :mod:`seamline.optimization`.
         accuracy_level
             MatMulNBits', 0 to 4, for products that optimization makes of dequantised
             weights; at 4 activations may be of 8 bits.
         deadline
-            Seconds that one call on a provider may take. One that does not return in time
-            is given up, and its provider is called no more; each call then goes through
-            a thread of the provider's own. None: calls are direct, and waited for.
+            Seconds that one call on a provider may take, each then on a thread of the
+            provider's own; see :mod:`seamline.watch`. None: calls are direct.
         plugins
             Plugins beside the installed ones.
 
@@ -127,9 +124,8 @@ class Pipeline:
         ModelError, ProviderError, PlanError
             See :mod:`seamline.errors`.
         """
-        _check_count(programs)
-        policy = SeamPolicy(seams, max_seams)
-        check_form(seam_form)
+        check_programs(programs)
+        policy = SeamPolicy(seams, max_seams, seam_form)
         with ExitStack() as stack:
             ready = prepare(
                 stack, source, providers, pins=pins, fallback=fallback, limits=limits,
@@ -302,8 +298,3 @@ class Pipeline:
         with self._lock:
             self._closed = True
             self._stack.close()
-
-
-def _check_count(programs: object) -> None:
-    if type(programs) is not int or programs < 1:
-        raise ValueError(f"programs= is a count, 1 or more; it was given {programs!r}")

@@ -64,16 +64,14 @@ class InferenceSession(SessionFacts):
     seams, max_seams
         What to do when execution leaves a recorded segment, and how often it may.
     seam_form
-        How a recording makes its excursions to the host: "auto" takes the cheapest form
-        by its price; "eager", "mailbox" and "host_node" take that one where it is possible.
+        How recordings leave for the host: the cheapest form, or one where it is possible.
     limits
         Caps for loading files that nobody vouches for.
     programs
         Programs kept, one for each signature of input shapes.
-    settings
-        Which plugins may load; from the environment and the configuration file if None.
-    plugins
-        Plugins (modules or instances) beside the installed ones.
+    settings, plugins
+        Which plugins may load (from the environment and the configuration file if None);
+        plugins, modules or instances, beside the installed ones.
 
     Raises
     ------

@@ -28,7 +28,7 @@ from seamline.provider import HOST, Array, Device, Memory
 from seamline.runner import Runner
 from seamline.seam_policy import SeamPolicy
 
-__all__ = ["Variant", "Variants"]
+__all__ = ["Variant", "Variants", "check_programs"]
 
 
 @attrs.define(eq=False)
@@ -138,3 +138,16 @@ class Variants:
 
         types = self.placement.claims.types
         return fold(self.graph, engine.constants, types.get, once)
+
+
+def check_programs(programs: object) -> None:
+    """
+    Refuse what is no number of programs to keep.
+
+    Raises
+    ------
+    ValueError
+        It is no count, or 0.
+    """
+    if type(programs) is not int or programs < 1:
+        raise ValueError(f"programs= is a count, 1 or more; it was given {programs!r}")
