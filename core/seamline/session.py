@@ -61,10 +61,9 @@ class InferenceSession(SessionFacts):
     fallback
         What to do with a node that no named provider claims: "error" (the default), or
         let ``cpu`` run it with a warning ("warn") or without ("allow").
-    seams, max_seams
-        What to do when execution leaves a recorded segment, and how often it may.
-    seam_form
-        How recordings leave for the host: the cheapest form, or one where it is possible.
+    seams, max_seams, seam_form
+        What to do when execution leaves a recorded segment, how often it may, and how it
+        does: by the cheapest form ("auto"), or by one wherever that is possible.
     limits
         Caps for loading files that nobody vouches for.
     programs
