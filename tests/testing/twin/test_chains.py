@@ -232,6 +232,8 @@ def test_the_cheapest_form_is_taken_for_the_bytes_that_move_and_explained():
         text = str(opened.pipeline.explain())
         assert "the cheapest of eager, mailbox, host_node" in text
         assert "the simulated device's own" in text
+        page = opened.pipeline.explain().to_html()
+        assert page.count("the cheapest of eager, mailbox, host_node") == 2
         seams = opened.said()["seams"]
         assert {seam["form"] for seam in seams if seam["excursion"]} == {"mailbox"}
 
