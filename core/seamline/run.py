@@ -161,6 +161,7 @@ def _profiled_chain(
     program.engine.memories[chain.device].synchronize()
     args = {
         "provider": chain.provider,
+        "first": chain.steps[0].id,
         "segments": len(chain.segments),
         "excursions": len(chain.excursions),
         "device": str(chain.device),

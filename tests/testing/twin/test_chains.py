@@ -552,6 +552,7 @@ def test_a_profile_has_a_recorded_chain_as_one_event_with_its_excursions():
     ((name, _, args),) = [one for one in events if one[1] == "Chain"]
     assert name == "chain:twin:a..twin:e"
     assert (args["segments"], args["excursions"]) == (3, 2)
+    assert args["first"] == "twin:a"
     assert not [one for one in events if one[1] == "Segment"]
 
 
@@ -567,3 +568,19 @@ def test_a_body_of_control_flow_has_chains_of_its_own():
         body = opened.said()["bodies"]
         (taken,) = [one for name, one in body.items() if name.endswith("then_branch")]
         assert taken["chains"][0]["capture"]["state"] == "recorded"
+
+
+def test_an_observer_hears_of_a_replayed_chain_once_by_its_first_segment():
+    heard = []
+
+    class Hearing(HostPlugin):
+        @hookimpl
+        def seamline_segment_finished(self, segment, provider, start_ns, end_ns):
+            heard.append((segment, provider))
+
+    with Opened(host=Hearing(), seam_form="mailbox") as opened:
+        for _ in range(2):
+            opened.right()
+        heard.clear()
+        opened.right()
+        assert heard == [("twin:a", "twin")]
