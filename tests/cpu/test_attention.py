@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.attentions import attend, hide, rotated
 from tests.cpu.movement import agrees, give, gives
 
 from seamline.errors import KernelError
@@ -14,24 +15,6 @@ CONTRIB = "com.microsoft"
 
 def floats(*shape):
     return R.standard_normal(shape).astype(np.float32)
-
-
-def attend(q, k, v, bias=0.0, scale=None, softcap=0.0):
-    """Give the output and the four stages of the scores, in float64, head by head."""
-    q, k, v = (x.astype(np.float64) for x in (q, k, v))
-    group = q.shape[1] // k.shape[1]
-    k, v = np.repeat(k, group, axis=1), np.repeat(v, group, axis=1)
-    raw = q @ k.swapaxes(-1, -2) * (q.shape[-1] ** -0.5 if scale is None else scale)
-    capped = softcap * np.tanh(raw / softcap) if softcap else raw
-    total = capped + bias
-    with np.errstate(invalid="ignore"):
-        e = np.exp(total - total.max(-1, keepdims=True))
-        p = np.nan_to_num(e / e.sum(-1, keepdims=True))
-    return p @ v, (raw, capped, total, p)
-
-
-def hide(keep):
-    return np.where(keep, 0.0, -np.inf)
 
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
@@ -172,17 +155,6 @@ def test_forms_that_contradict_themselves_are_refused():
 
 
 # --- rotary --------------------------------------------------------------------------
-
-
-def rotated(x, cos, sin, interleaved):
-    """Rotate (B, S, heads, size) pair by pair."""
-    y, half = x.astype(np.float64), cos.shape[-1]
-    c, s = cos[:, :, None], sin[:, :, None]
-    pairs = [(2 * i, 2 * i + 1) if interleaved else (i, i + half) for i in range(half)]
-    for i, (a, b) in enumerate(pairs):
-        y[..., a] = x[..., a] * c[..., i] - x[..., b] * s[..., i]
-        y[..., b] = x[..., a] * s[..., i] + x[..., b] * c[..., i]
-    return y.astype(np.float32)
 
 
 @pytest.mark.parametrize("interleaved", [0, 1])

@@ -7,25 +7,20 @@ import numpy as np
 import onnx.helper as oh
 import pytest
 from onnx import TensorProto, numpy_helper
+from tests.attentions import HEADS, KV, NONE, SIZE, by_head, tables
+from tests.attentions import grouped as defined
 from tests.cpu.movement import Bound, agrees, give, node_of
 
 from seamline.errors import SeamlineError
 from seamline.pipeline import Pipeline
 
 R = np.random.default_rng(46)
-HEADS, KV, SIZE = 6, 2, 32
 FORM = {"num_heads": HEADS, "kv_num_heads": KV, "domain": "com.microsoft"}
 CLOSE = {"rtol": 1e-4, "atol": 2e-5}
-NONE = [None] * 17
 
 
 def floats(*shape):
     return R.standard_normal(shape).astype(np.float32)
-
-
-def tables(rows, half):
-    angles = np.outer(np.arange(rows), 100.0 ** -(np.arange(half) / half))
-    return np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
 
 
 def node_inputs(rows, lengths, *, capacity=0, total=None, packed=False, **named):
@@ -47,71 +42,6 @@ def node_inputs(rows, lengths, *, capacity=0, total=None, packed=False, **named)
     while inputs[-1] is None:
         inputs.pop()
     return inputs
-
-
-def by_head(x, heads):
-    return x.reshape(*x.shape[:2], heads, -1).astype(np.float64)
-
-
-def turned(x, positions, cos, sin, interleaved):
-    """Rotate each pair as a complex number; the rest of the head passes."""
-    half, out = cos.shape[1], x.copy()
-    for row, position in enumerate(positions):
-        turn = cos[position].astype(float) + 1j * sin[position].astype(float)
-        for i in range(half):
-            a, b = (2 * i, 2 * i + 1) if interleaved else (i, i + half)
-            pair = (x[row, :, a] + 1j * x[row, :, b]) * turn[i]
-            out[row, :, a], out[row, :, b] = pair.real, pair.imag
-    return out
-
-
-def defined(inputs, **attributes):
-    """Give output, keys and values by the operator's text, one row and head at a time."""
-    x = [*inputs, *NONE][:17]
-    if x[1] is None:
-        x[0], x[1], x[2] = np.split(x[0], [HEADS * SIZE, (HEADS + KV) * SIZE], axis=2)
-    q, k, v = by_head(x[0], HEADS), by_head(x[1], KV), by_head(x[2], KV)
-    batch, rows = q.shape[:2]
-    before = 0 if x[3] is None else x[3].shape[2]
-    present = np.zeros((2, batch, KV, max(before, int(x[6])), SIZE))
-    y = np.zeros(q.shape)
-    for b, last in enumerate(x[5].reshape(-1)):
-        count = min(rows, last + 1) if x[16] is None else x[16][b]
-        past = last + 1 - count
-        for i in range(2):
-            if past:
-                present[i, b, :, :past] = x[3 + i][b, :, :past]
-        at = past + np.arange(count) if x[9] is None else x[9][b, :count]
-        pair = [q[b, :count], k[b, :count]]
-        if attributes.get("do_rotary"):
-            inter = attributes.get("rotary_interleaved", 0)
-            pair = [turned(part, at, x[7], x[8], inter) for part in pair]
-        present[0, b, :, past : last + 1] = pair[1].swapaxes(0, 1)
-        present[1, b, :, past : last + 1] = v[b, :count].swapaxes(0, 1)
-        for row in range(count):
-            for head in range(HEADS):
-                y[b, row, head] = one_row(x, present[:, b], pair[0][row, head], b, row,
-                                          past + row, head, attributes)  # fmt: skip
-    return [y.reshape(batch, rows, -1), *present]
-
-
-def one_row(x, present, query, b, row, position, head, attributes):
-    keys, values = present[:, head // (HEADS // KV)]
-    scores = keys @ query * (attributes.get("scale") or SIZE**-0.5)
-    if cap := attributes.get("softcap", 0):
-        scores = cap * np.tanh(scores / cap)
-    if x[10] is not None:
-        bias = x[10][b % len(x[10]), head % x[10].shape[1], row]
-        scores[: len(bias)] += bias
-    window = attributes.get("local_window_size", -1)
-    first = max(0, position - window + 1) if window > 0 else 0
-    weights = np.exp(scores[first : position + 1])
-    spare = 0.0
-    if x[11] is not None:
-        spare = np.exp(float(x[11][head]))
-    elif attributes.get("smooth_softmax"):
-        spare = 1.0
-    return weights / (weights.sum() + spare) @ values[first : position + 1]
 
 
 def is_as_defined(inputs, tolerance=CLOSE, **attributes):

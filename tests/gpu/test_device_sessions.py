@@ -46,7 +46,7 @@ class Opened:
 
     def __init__(self, text, *, providers=("cuda",), verify=0, opset=23, pins=()):
         self.pipeline = Pipeline.open(
-            model(text, opset),
+            model(text, opset) if isinstance(text, str) else text,
             providers=providers,
             plugins=[seamline_cuda.plugin, seamline_cpu.plugin],
             settings=ALONE,

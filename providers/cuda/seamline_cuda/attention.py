@@ -12,21 +12,26 @@ from seamline.attention_forms import refused_attention
 from seamline.fitting import all_of
 from seamline.kernel import Call
 from seamline.kernel_table import KernelTable
-from seamline.provider import NodeView, View
+from seamline.provider import NodeView
 from seamline.tensors import TensorType
-from seamline_cuda.attention_rows import moved
+from seamline_cuda.attention_caches import joined
+from seamline_cuda.attention_places import (
+    WIDEST,
+    Operand,
+    aligned,
+    broadcast_bias,
+    operand,
+)
 from seamline_cuda.attention_scores import scores_work
-from seamline_cuda.attention_spans import Bias, Span
-from seamline_cuda.attention_works import Attended, Operand, room_of
+from seamline_cuda.attention_spans import Span
+from seamline_cuda.attention_works import Attended, room_of
 from seamline_cuda.elements import FLOATS
 from seamline_cuda.works import Work
 
-__all__ = ["WIDEST", "add_to", "aligned", "attention", "broadcast_bias", "unfit"]
+__all__ = ["add_to", "attention", "unfit"]
 
-WIDEST = 256  #: values of a head: a tile of eight rows of more does not fit a block
 _DOUBLE = 11  #: TensorProto.DOUBLE
 _MASKS = ("bool", *FLOATS)
-_ALIGNED = 256
 
 
 @attrs.frozen
@@ -80,11 +85,6 @@ def unfit(node: NodeView) -> str | None:
     return None
 
 
-def aligned(nbytes: int) -> int:
-    """Give the bytes up to where something else may lie in a workspace."""
-    return -(-nbytes // _ALIGNED) * _ALIGNED
-
-
 def _joined_bytes(node: NodeView, sizes: _Sizes) -> tuple[int, int]:
     """Give the bytes of keys and values that are joined in the workspace."""
     found = []
@@ -109,41 +109,16 @@ def _workspace(node: NodeView) -> int:
     return sum(_joined_bytes(node, sizes)) + _room(sizes) if sizes is not None else 0
 
 
-def operand(view: View, size: int) -> Operand:
-    """View an input or output by head, whichever form it has."""
-    if len(view.shape) == 4:
-        return Operand.first(view)
-    return Operand.behind(view, size)
-
-
-def broadcast_bias(mask: View, filler: float = -math.inf) -> Bias:
-    """View a mask that broadcasts to (batch, heads, rows, keys)."""
-    shape = (*[1] * (4 - len(mask.shape)), *mask.shape)
-    steps = [
-        math.prod(shape[axis + 1 :]) if shape[axis] > 1 else 0 for axis in range(4)
-    ]
-    b, h, r, k = steps
-    return Bias(mask.kind.dtype, mask.address, (b, h, r, k), filler)
-
-
 def _cached(
     call: Call, sizes: _Sizes, index: int, workspace: int, works: list[Work]
 ) -> Operand:
     """Give where all keys (1) or values (2) lie; what brings them there is added."""
-    now, present = call.inputs[index], call.output(index)
+    now, past, present = call.inputs[index], call.input(3 + index), call.output(index)
     width = sizes.depth if index == 1 else sizes.width
-    new = operand(now, width)
-    if present is None and not sizes.before:
-        return new
-    steps = (sizes.kv * sizes.keys * width, sizes.keys * width, width)
-    where = present.address if present is not None else workspace
-    whole = Operand(where, now.kind.dtype, steps)
-    some = (sizes.batch, sizes.kv)
-    if sizes.before:
-        past = Operand.first(call.inputs[3 + index])
-        works += moved(past, whole, (*some, sizes.before, width))
-    works += moved(new, whole, (*some, sizes.new, width), sizes.before)
-    return whole
+    where = present.address if present is not None else workspace if sizes.before else 0
+    many = (sizes.batch, sizes.kv, sizes.before, sizes.new, width)
+    before = Operand.first(past) if past is not None else None
+    return joined(operand(now, width), before, where, many, works)
 
 
 def attention(call: Call) -> Sequence[Work]:

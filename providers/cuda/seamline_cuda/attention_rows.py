@@ -13,8 +13,8 @@ from collections.abc import Mapping
 
 import attrs
 
-from seamline_cuda.attention_spans import Span, widened
-from seamline_cuda.attention_works import Operand
+from seamline_cuda.attention_places import Operand
+from seamline_cuda.attention_spans import FIXED, Span, widened
 from seamline_cuda.device_kernel import DeviceKernel
 from seamline_cuda.elements import ELEMENTS
 from seamline_cuda.templates import filled, indented
@@ -112,21 +112,22 @@ class Rotation:
         found = {"cos": f"{stored}*", "sin": f"{stored}*", "half": "int64"}
         found |= {"interleaved": "int64", "tables": "int64", "outside": "uint32*"}
         if self.positions:
-            found["positions"] = f"{self.positions}*"
+            found |= {"positions": f"{self.positions}*", "places": "int64"}
         if self.total:
             found["together"] = f"{self.total}*"
         return found
 
     def position(self) -> str:
         """Give the expression for a row's line of the tables."""
-        each = "np.int64(positions[entry * rows + row])"
+        index = "entry * rows + row"
+        each = f"(np.int64(positions[{index}]) if {index} < places else np.int64(-1))"
         if self.starts == "first":
             first = "np.int64(positions[0]) + row"
             return f"{first} if np.int64(together[0]) == rows else {each}"
         return {
             "one": "np.int64(positions[0]) + row",
             "past": "first + row",
-            "each": each if self.positions else "(entry * rows + row) % tables",
+            "each": each if self.positions else f"({index}) % tables",
         }[self.starts]
 
 
@@ -144,21 +145,27 @@ class RowsForm:
     weight
         Element type of the weights that follow a division by the root of the mean square,
         or empty.
+    behind
+        Rows go behind what their entry has, not to the beginning.
+    told
+        Lengths that do not fit are complained about.
     """
 
     source: str
     target: str
-    span: Span = Span()
+    span: Span = FIXED
     rotation: Rotation | None = None
     bias: str = ""
     weight: str = ""
+    behind: bool = False
+    told: bool = False
 
     def parameters(self) -> dict[str, str]:
         """Give the kernel's parameters by name, with their types."""
         found = {"x": f"{ELEMENTS[self.source].stored}*"}
         found["y"] = f"{ELEMENTS[self.target].stored}*"
         found |= self.span.parameters()
-        if self.span.kind == "grouped":
+        if self.told:
             found["misfit"] = "uint32*"
         if self.bias:
             found["bias"] = f"{ELEMENTS[self.bias].stored}*"
@@ -192,7 +199,7 @@ class RowsForm:
 @functools.lru_cache(256)
 def _kernel(form: RowsForm) -> DeviceKernel:
     parameters = form.parameters()
-    rotation, grouped = form.rotation, form.span.kind == "grouped"
+    rotation = form.rotation
     rotated, place = [], []
     if rotation is not None:
         place = filled(_PLACE, POSITION=rotation.position())
@@ -202,9 +209,8 @@ def _kernel(form: RowsForm) -> DeviceKernel:
         rotated = filled(_ROTATED, OTHER=form.value("other"), **tables)
     lines = filled(
         _TEXT,
-        # Rows of an entry that are new lie behind its past.
-        SPAN=[*form.span.text(), "to = shift + first" if grouped else "to = shift"],
-        MISFIT=["if not fits:", "    misfit[0] = np.uint32(1)"] if grouped else [],
+        SPAN=[*form.span.text(), "to = first" if form.behind else "to = shift"],
+        MISFIT=["if not fits:", "    misfit[0] = np.uint32(1)"] if form.told else [],
         FACTOR=filled(_FACTOR, GIVEN=form.given("d")) if form.weight else [],
         PLACE=place, ROTATED=rotated, VALUE=form.value("d"),
         STORED=ELEMENTS[form.target].store.format("value"),

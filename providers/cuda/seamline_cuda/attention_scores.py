@@ -1,4 +1,4 @@
-"""Scores that a node gives out: a block for each row, all keys of it, at the stage asked for."""
+"""Scores that a node gives out: a warp for each row, all keys of it, at the stage asked for."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from seamline_cuda.works import KernelWork, Work
 
 __all__ = ["scores_work"]
 
-_THREADS = 128
+_THREADS = 32
 _RAW, _CAPPED, _ADDED, _WEIGHTS = range(4)
 
-#: Each thread has every 128th key; for weights the row is gone through twice more.
+#: Each lane has every 32nd key; for weights the row is gone through once more.
 _TEXT = """\
-sums = cuda.shared.array(128, np.float32)
 t = cuda.threadIdx.x
 whole = np.uint32(cuda.blockIdx.x)
 others = quotient32(whole, np.uint32(rows))
@@ -40,7 +39,7 @@ while key < keys:
         score += QUERY * KEY
     score *= scale
     STAGES
-    key += 128
+    key += 32
 END
 """
 _MASKED = """\
@@ -56,17 +55,18 @@ if most != np.float32(-np.inf):
 top = most
 """
 _WEIGHED = """\
-sums[t] = top
-cuda.syncthreads()
-most = np.float32(-np.inf)
-for i in range(128):
-    most = greatest(most, sums[i])
-cuda.syncthreads()
-sums[t] = sum if sum == 0 else sum * libdevice.expf(top - most)
-cuda.syncthreads()
-sum = np.float32(0)
-for i in range(128):
-    sum += sums[i]
+most = top
+most = greatest(most, cuda.shfl_xor_sync(0xFFFFFFFF, most, 16))
+most = greatest(most, cuda.shfl_xor_sync(0xFFFFFFFF, most, 8))
+most = greatest(most, cuda.shfl_xor_sync(0xFFFFFFFF, most, 4))
+most = greatest(most, cuda.shfl_xor_sync(0xFFFFFFFF, most, 2))
+most = greatest(most, cuda.shfl_xor_sync(0xFFFFFFFF, most, 1))
+sum = sum if sum == 0 else sum * libdevice.expf(top - most)
+sum += cuda.shfl_xor_sync(0xFFFFFFFF, sum, 16)
+sum += cuda.shfl_xor_sync(0xFFFFFFFF, sum, 8)
+sum += cuda.shfl_xor_sync(0xFFFFFFFF, sum, 4)
+sum += cuda.shfl_xor_sync(0xFFFFFFFF, sum, 2)
+sum += cuda.shfl_xor_sync(0xFFFFFFFF, sum, 1)
 key = np.int64(t)
 while key < keys:
     score = np.float32(0)
@@ -76,7 +76,7 @@ while key < keys:
     STAGES
     weight = np.float32(0) if sum == 0 else libdevice.expf(score - most) / sum
     y[line + key] = STORED
-    key += 128
+    key += 32
 """
 
 

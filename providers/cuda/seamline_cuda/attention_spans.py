@@ -15,7 +15,7 @@ import attrs
 
 from seamline_cuda.elements import ELEMENTS
 
-__all__ = ["ENDS", "Bias", "Span", "bounds_text", "sink_text", "widened"]
+__all__ = ["ENDS", "FIXED", "Bias", "Span", "bounds_text", "sink_text", "widened"]
 
 ENDS = "ends"  #: the kind of a bias that is the end of each entry's keys
 
@@ -76,6 +76,9 @@ class Span:
             "    first = end = fresh = np.int64(0)",
             "    fits = False",
         ]
+
+
+FIXED = Span()  #: numbers of the plan
 
 
 def bounds_text() -> list[str]:

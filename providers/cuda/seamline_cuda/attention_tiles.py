@@ -20,7 +20,7 @@ from __future__ import annotations
 import functools
 
 from seamline_cuda.attention_spans import Bias, bounds_text, sink_text, widened
-from seamline_cuda.attention_tiling import LANES, LINES, THREADS, Tiling
+from seamline_cuda.attention_tiling import LANES, Tiling
 from seamline_cuda.device_kernel import DeviceKernel
 from seamline_cuda.elements import ELEMENTS
 from seamline_cuda.templates import filled, indented
@@ -205,7 +205,7 @@ if begin < stop:
 
 @functools.lru_cache(256)
 def tiles_kernel(tiling: Tiling) -> DeviceKernel:
-    """Write the kernel; a block of 128 threads for each part, tile, head and entry."""
+    """Write the kernel; a block for each part, tile, head and entry."""
     parameters = tiling.parameters()
     step = [
         "cuda.syncthreads()",
@@ -267,7 +267,7 @@ def _loaded(tiling: Tiling, which: int) -> list[str]:
         _LOAD, ROWS=rows, UNITS=units, SIZE=size, WIDE=wide, NAME=name, HELD=held,
         PLACE=place, STORES=stores,
         SHIFT=wide.bit_length() - 1, ZERO=f"np.{stored}(0)",
-        LOADS=min(_AT_ONCE, -(-rows * units // THREADS)),
+        LOADS=min(_AT_ONCE, -(-rows * units // tiling.threads)),
     )  # fmt: skip
 
 

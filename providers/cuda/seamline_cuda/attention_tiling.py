@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import attrs
 
-from seamline_cuda.attention_spans import Bias, Span
+from seamline_cuda.attention_spans import FIXED, Bias, Span
 from seamline_cuda.elements import ELEMENTS
 
-__all__ = ["LANES", "LINES", "THREADS", "Tiling"]
+__all__ = ["LANES", "THREADS", "Tiling"]
 
-THREADS = 128
+THREADS = 128  #: of a block
 LANES = 16  #: that share a row of scores
-LINES = THREADS // LANES  #: rows of scores side by side
 _ROOM = (
     4096  #: floats of a tile: two and the scores fit what a block has without asking
 )
@@ -38,18 +37,21 @@ class Tiling:
         Element type of a score for each head that has no value, ``zero`` for 0, or empty.
     split
         Keys are cut into parts.
+    threads
+        Of a block, a multiple of 32.
     """
 
     kinds: tuple[str, str, str, str]
     depth: int
     width: int
     columns: int
-    span: Span = Span()
+    span: Span = FIXED
     wide: tuple[int, int, int] = (1, 1, 1)
     biases: tuple[str, ...] = ()
     capped: bool = False
     sink: str = ""
     split: bool = False
+    threads: int = THREADS
 
     @property
     def keys(self) -> int:
@@ -65,7 +67,8 @@ class Tiling:
 
     def constants(self) -> dict[str, int]:
         """Give the constants that the text names: sizes, and the counts of a thread."""
-        over = self.columns // LINES
+        lines = self.threads // LANES  # rows of scores side by side
+        over = self.columns // lines
         across, beside = -(-self.keys // LANES), -(-self.width // LANES)
         return {
             "DEPTH": self.depth,
@@ -81,9 +84,9 @@ class Tiling:
             "QUERY_ROOM": self.columns * (self.depth + 1),
             "KEY_ROOM": self.keys * (max(self.depth, self.width) + 1),
             "WEIGHT_ROOM": self.columns * (self.keys + 1),
-            "THREADS": THREADS,
+            "THREADS": self.threads,
             "LANES": LANES,
-            "LINES": LINES,
+            "LINES": lines,
         }
 
     def parameters(self) -> dict[str, str]:

@@ -15,63 +15,17 @@ from collections.abc import Mapping
 
 import attrs
 
-from seamline.provider import View
 from seamline_cuda.attention_parts import parts_kernel
-from seamline_cuda.attention_spans import Bias, Span
+from seamline_cuda.attention_places import Operand
+from seamline_cuda.attention_spans import FIXED, Bias, Span
 from seamline_cuda.attention_tiles import tiles_kernel
 from seamline_cuda.attention_tiling import THREADS, Tiling
 from seamline_cuda.works import KernelWork, Work
 
-__all__ = ["Attended", "Operand", "parts_of", "room_of"]
+__all__ = ["Attended", "parts_of", "room_of"]
 
 _BLOCKS = 264  #: two for each multiprocessor of an H200; parts are not cut for more
 _LEAST = 64  #: keys of a part
-_WIDTHS = {"float16": 2, "bfloat16": 2, "float32": 4}
-
-
-@attrs.frozen
-class Operand:
-    """
-    Rows of heads in memory.
-
-    Attributes
-    ----------
-    address
-        Of the first element.
-    kind
-        Element type.
-    steps
-        Elements from one entry of the batch, head and row to the next; the values of a
-        head lie side by side.
-    """
-
-    address: int
-    kind: str
-    steps: tuple[int, int, int]
-
-    @classmethod
-    def first(cls, view: View) -> Operand:
-        """View an array of (batch, heads, rows, size)."""
-        _, heads, rows, size = view.shape
-        steps = (heads * rows * size, rows * size, size)
-        return cls(view.address, view.kind.dtype, steps)
-
-    @classmethod
-    def behind(cls, view: View, size: int, start: int = 0) -> Operand:
-        """View heads of ``size`` values, from ``start`` on, in (batch, rows, values)."""
-        _, rows, values = view.shape
-        address = view.address + start * _WIDTHS[view.kind.dtype]
-        return cls(address, view.kind.dtype, (rows * values, size, values))
-
-    def wide(self, size: int) -> int:
-        """Give how many elements may be loaded together: 4, 2 or 1."""
-        if _WIDTHS[self.kind] != 2:
-            return 1
-        for wide in (4, 2):
-            whole = all(step % wide == 0 for step in (*self.steps, size))
-            if whole and self.address % (2 * wide) == 0:
-                return wide
-        return 1
 
 
 @attrs.frozen(kw_only=True)
@@ -110,7 +64,7 @@ class Attended:
     depth: int
     width: int
     scale: float
-    span: Span = Span()
+    span: Span = FIXED
     given: Mapping[str, float] = attrs.field(factory=dict)
     biases: tuple[Bias, ...] = ()
     cap: float = 0.0
@@ -142,9 +96,9 @@ class Attended:
             "levels": workspace + 4 * parts * self.width,
         }  # fmt: skip
         arguments = tuple(values[name] for name in tiling.parameters())
-        blocks = self.batch * self.heads * tiles * splits
+        blocks, threads = self.batch * self.heads * tiles * splits, tiling.threads
         work = KernelWork(
-            tiles_kernel(tiling), arguments, blocks * THREADS, THREADS, blocks
+            tiles_kernel(tiling), arguments, blocks * threads, threads, blocks
         )
         return [work, self._merged(values)] if splits > 1 else [work]
 
@@ -156,7 +110,7 @@ class Attended:
             (self.q.kind, self.k.kind, self.v.kind, self.y.kind),
             self.depth, self.width, columns, self.span, (q, k, v),
             tuple(bias.kind for bias in self.biases), self.cap > 0,
-            "" if split else self.sink, split,
+            "" if split else self.sink, split, threads_of(columns),
         )  # fmt: skip
 
     def numbers(self) -> dict[str, float]:
@@ -189,6 +143,11 @@ def tile_columns(columns: int, depth: int, width: int) -> int:
     """Give the queries of a tile."""
     most = Tiling.most_columns(depth, width)
     return next((n for n in (8, 16, 32) if n >= columns and n <= most), most)
+
+
+def threads_of(columns: int) -> int:
+    """Give the threads of a block: more for a large tile, whose sums take the registers."""
+    return 2 * THREADS if columns > 32 else THREADS
 
 
 def parts_of(

@@ -55,7 +55,11 @@ def captured(
                 segment=name,
                 node=capture.node,
             ) from error
-        made[0].upload(memory.gpu.compute)
+        try:
+            made[0].upload(memory.gpu.compute)
+        except CudaError:
+            made[0].close()
+            raise
         return made[0]
 
 

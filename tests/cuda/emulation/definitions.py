@@ -74,6 +74,12 @@ def _store_system(words, index, value):
     words[index] = value
 
 
+def _four_at(pointer, index):
+    address = pointer.address + 4 * int(index)
+    assert address % 16 == 0, "a load of 16 bytes from an odd address"
+    return tuple(pointer[index + n] for n in range(4))
+
+
 def _whole_power(base, exponent):
     if exponent < 0:
         found = {1: 1, -1: (-1) ** (int(exponent) % 2)}.get(int(base), 0)
@@ -101,4 +107,5 @@ PLAIN = {
     "load_system": _load_system,
     "store_system": _store_system,
     "nanoseconds": lambda: np.int64(time.perf_counter_ns()),
+    "four_at": _four_at,
 }  # fmt: skip
