@@ -64,10 +64,9 @@ class InferenceSession(SessionFacts):
     seams, max_seams, seam_form
         What to do when execution leaves a recorded segment, how often it may, and how it
         does: by the cheapest form ("auto"), or by one wherever that is possible.
-    limits
-        Caps for loading files that nobody vouches for.
-    programs
-        Programs kept, one for each signature of input shapes.
+    limits, programs
+        Caps for loading files that nobody vouches for; how many programs are kept, one
+        for each signature of input shapes.
     settings, plugins
         Which plugins may load (from the environment and the configuration file if None);
         plugins, modules or instances, beside the installed ones.
