@@ -24,11 +24,11 @@ from seamline.notes import Notes, SeamlineWarning
 from seamline.opened_model import OpenedModel
 from seamline.preparation import Fallback, Source, prepare
 from seamline.rerouting import Rerouting
-from seamline.seam_policy import SeamPolicy, check_form
+from seamline.seam_policy import SeamPolicy
 from seamline.state_store import States
 from seamline.states import State, settle
 from seamline.timings import Profile, Timings
-from seamline.variants import Variants
+from seamline.variants import Variants, check_programs
 
 if TYPE_CHECKING:
     from seamline.explain import Explanation
@@ -83,24 +83,21 @@ class Pipeline(OpenedModel):
             cannot build what it claimed, and where no named provider claims a node:
             an error, or ``cpu`` takes over with or without a warning.
         seam_form
-            How a recording makes its excursions to the host: the form that is cheapest by
-            its price, or one form wherever that is possible.
+            How recordings leave for the host; see :mod:`seamline.excursions`.
         programs
             Programs kept, one for each shape signature.
         record
             Record the segments of providers that can be recorded, at their second run.
         verify_capture
-            Compare this many replays of each recording with a run: changed inputs,
-            poisoned outputs, bit for bit.
+            Compare this many replays of each recording with a run, bit for bit.
         graph_optimization_level
             How much the graph is rewritten; see :mod:`seamline.optimization`.
         accuracy_level
             MatMulNBits', 0 to 4, for products that optimization makes of dequantised
             weights; at 4 activations may be of 8 bits.
         deadline
-            Seconds that one call on a provider may take. One that does not return in time
-            is given up, and its provider is called no more; each call then goes through
-            a thread of the provider's own. None: calls are direct, and waited for.
+            Seconds that one call on a provider may take, each then on a thread of the
+            provider's own; see :mod:`seamline.watch`. None: calls are direct.
         states
             Inputs that are kept between runs, each written anew by an output.
         dims
@@ -113,9 +110,8 @@ class Pipeline(OpenedModel):
         ModelError, ProviderError, PlanError
             See :mod:`seamline.errors`.
         """
-        _check_count(programs)
-        policy = SeamPolicy(seams, max_seams)
-        check_form(seam_form)
+        check_programs(programs)
+        policy = SeamPolicy(seams, max_seams, seam_form)
         with ExitStack() as stack:
             ready = prepare(
                 stack, source, providers, pins=pins, fallback=fallback, limits=limits,
@@ -242,8 +238,3 @@ class Pipeline(OpenedModel):
         with self._lock:
             self._closed = True
             self._stack.close()
-
-
-def _check_count(programs: object) -> None:
-    if type(programs) is not int or programs < 1:
-        raise ValueError(f"programs= is a count, 1 or more; it was given {programs!r}")

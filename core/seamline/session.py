@@ -58,23 +58,19 @@ class InferenceSession(SessionValues):
     fallback
         What to do with a node that no named provider claims: "error" (the default), or
         let ``cpu`` run it with a warning ("warn") or without ("allow").
-    seams, max_seams
-        What to do when execution leaves a recorded segment, and how often it may.
-    seam_form
-        How a recording makes its excursions to the host: "auto" takes the cheapest form
-        by its price; "eager", "mailbox" and "host_node" take that one where it is possible.
-    limits
-        Caps for loading files that nobody vouches for.
-    programs
-        Programs kept, one for each signature of input shapes.
+    seams, max_seams, seam_form
+        What to do when execution leaves a recorded segment, how often it may, and how it
+        does: by the cheapest form ("auto"), or by one wherever that is possible.
+    limits, programs
+        Caps for loading files that nobody vouches for; how many programs are kept, one
+        for each signature of input shapes.
     states
         Inputs that are kept between runs, each written anew by an output: a decoder's
         caches. They are neither fed nor given; see :attr:`states`. Those of
         ``sess_options`` come on top.
-    settings
-        Which plugins may load; from the environment and the configuration file if None.
-    plugins
-        Plugins (modules or instances) beside the installed ones.
+    settings, plugins
+        Which plugins may load (from the environment and the configuration file if None);
+        plugins, modules or instances, beside the installed ones.
 
     Raises
     ------

@@ -30,7 +30,7 @@ from seamline.seam_policy import SeamPolicy
 from seamline.state_rules import hold
 from seamline.state_store import States
 
-__all__ = ["Variant", "Variants"]
+__all__ = ["Variant", "Variants", "check_programs"]
 
 
 @attrs.define(eq=False)
@@ -154,3 +154,16 @@ class Variants:
 
         types = self.placement.claims.types
         return fold(self.graph, engine.constants, types.get, once)
+
+
+def check_programs(programs: object) -> None:
+    """
+    Refuse what is no number of programs to keep.
+
+    Raises
+    ------
+    ValueError
+        It is no count, or 0.
+    """
+    if type(programs) is not int or programs < 1:
+        raise ValueError(f"programs= is a count, 1 or more; it was given {programs!r}")
