@@ -29,16 +29,25 @@ def opened(
     also=(),
     opset=24,
     options=None,
-    more="",
+    emulates=True,
     **chosen,
 ):
-    """Open a model with states; what it leaves in the device's memory is an assertion."""
-    source = model(source, opset, more) if isinstance(source, str) else source
-    device = emulated() if provider == "cuda" else contextlib.nullcontext()
+    """
+    Open a model with states; what it leaves in the device's memory is an assertion.
+
+    Parameters
+    ----------
+    emulates
+        ``cuda`` runs over the emulated driver, not over a GPU.
+    """
+    source = model(source, opset) if isinstance(source, str) else source
+    device = contextlib.nullcontext()
+    if provider == "cuda" and emulates:
+        device = emulated()
     with device:
         pipeline = Pipeline.open(
-            source, providers=[(provider, options or {}), *also], plugins=PLUGINS, settings=ALONE,
-            states=states, **chosen,
+            source, providers=[(provider, options or {}), *also], plugins=PLUGINS,
+            settings=ALONE, states=states, **chosen,
         )  # fmt: skip
         memories = list(pipeline.engine.memories.values())
         try:
