@@ -11,6 +11,7 @@ remains is cut, laid out in memory and described; nothing is allocated.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 
 import attrs
 
@@ -28,7 +29,8 @@ from seamline.provider import HOST, Array, Device, Provider, cuts_capture
 from seamline.seams import name_seams
 from seamline.segmentation import cut
 from seamline.shapes import resolve
-from seamline.state_rules import read_whole
+from seamline.state_rules import kept_sizes, read_whole
+from seamline.states import Settled
 from seamline.tensors import ValueType
 
 __all__ = ["Plan", "Region", "partition", "whole"]
@@ -46,7 +48,7 @@ def partition(
     where: Mapping[str, tuple[Device, ...]] | None = None,
     quarantined: Mapping[str, str] | None = None,
     earlier: EarlierPlans | None = None,
-    states: Collection[str] = (),
+    states: Mapping[str, Settled] = MappingProxyType({}),
     form: str = AUTO,
     never: str = "",
 ) -> Plan:
@@ -80,7 +82,7 @@ def partition(
         With sizes known, no provider runs a node.
     """
     outside = constants.with_known(known or {})
-    infer = infer_with(list(providers.values()))
+    infer = kept_sizes(infer_with(list(providers.values())), states)
     found = resolve(
         region.graph,
         region.nodes,

@@ -1,7 +1,7 @@
 """
 Whether a plan can keep its states: each in one place, its output written over its input.
 
-And how much of each must have pages. A kernel that keeps to what lengths reach says so in
+What size an output has that inference leaves open. And how much of each must have pages. A kernel that keeps to what lengths reach says so in
 its claim (``bounded``); where any other node reads a state, all of it has them, with the
 reason.
 """
@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING
 from seamline.errors import PlanError
 from seamline.graph import Node
 from seamline.layout import Reading
+from seamline.node_types import Infer
 from seamline.planned import Plan
-from seamline.provider import Device
-from seamline.tensors import TensorType
+from seamline.provider import Device, NodeView
+from seamline.states import Settled
+from seamline.tensors import TensorType, ValueType
 
 if TYPE_CHECKING:
     from seamline.state_store import States
@@ -25,6 +27,36 @@ if TYPE_CHECKING:
 __all__ = ["hold", "read_whole"]
 
 _Key = tuple[str, Device]
+
+
+def kept_sizes(infer: Infer, states: Mapping[str, Settled]) -> Infer:
+    """
+    Give a state's output the sizes of its room where inference leaves them open.
+
+    GroupQueryAttention's caches are as long as a number that is fed says; a state's output
+    is as long as its input, or it could not be kept.
+    """
+    rooms = {one.state.output: one.kind for one in states.values()}
+    if not rooms:
+        return infer
+
+    def sized(node: NodeView) -> Sequence[ValueType | None] | None:
+        found = infer(node)
+        if found is None:
+            return None
+        pairs = zip(node.node.outputs, found, strict=False)
+        return [_filled(kind, rooms.get(name)) for name, kind in pairs]
+
+    return sized
+
+
+def _filled(kind: ValueType | None, room: TensorType | None) -> ValueType | None:
+    if room is None or not isinstance(kind, TensorType) or kind.is_sized:
+        return kind
+    if kind.dtype != room.dtype or len(kind.shape or room.sizes) != len(room.sizes):
+        return kind
+    sizes = zip(kind.shape or room.sizes, room.sizes, strict=True)
+    return room if all(not isinstance(d, int) or d == n for d, n in sizes) else kind
 
 
 def read_whole(

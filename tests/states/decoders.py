@@ -29,16 +29,25 @@ def opened(
     also=(),
     opset=24,
     options=None,
-    more="",
+    emulates=True,
     **chosen,
 ):
-    """Open a model with states; what it leaves in the device's memory is an assertion."""
-    source = model(source, opset, more) if isinstance(source, str) else source
-    device = emulated() if provider == "cuda" else contextlib.nullcontext()
+    """
+    Open a model with states; what it leaves in the device's memory is an assertion.
+
+    Parameters
+    ----------
+    emulates
+        ``cuda`` runs over the emulated driver, not over a GPU.
+    """
+    source = model(source, opset) if isinstance(source, str) else source
+    device = contextlib.nullcontext()
+    if provider == "cuda" and emulates:
+        device = emulated()
     with device:
         pipeline = Pipeline.open(
-            source, providers=[(provider, options or {}), *also], plugins=PLUGINS, settings=ALONE,
-            states=states, **chosen,
+            source, providers=[(provider, options or {}), *also], plugins=PLUGINS,
+            settings=ALONE, states=states, **chosen,
         )  # fmt: skip
         memories = list(pipeline.engine.memories.values())
         try:
@@ -153,3 +162,37 @@ class Attending:
 def captured(pipeline):
     """Give the segments of the last program that are recorded."""
     return list(pipeline.runner.latest().captured.values())
+
+
+class Grouped(Attending):
+    """The same by GroupQueryAttention, whose caches are as long as a number that is fed."""
+
+    def __init__(self, room, *, heads=4, kept=2, width=64):
+        super().__init__(room, heads=heads, kept=kept, width=width)
+        cache, new = f"float[1,{kept},{room},{width}]", f"float[1,n,{kept * width}]"
+        query = f"float[1,n,{heads * width}]"
+        grouped = (
+            f"com.microsoft.GroupQueryAttention<num_heads={heads}, kv_num_heads={kept}>"
+        )
+        self.text = f"""g ({cache} pk, {cache} pv, {query} q, {new} k, {new} v, int32[1] last,
+            int32 total) => ({cache} yk, {cache} yv, {query} z)
+            {{ z, yk, yv = {grouped}(q, k, v, pk, pv, last, total) }}"""
+        self.states = [
+            State("pk", "yk", 2, room, "last", 1),
+            State("pv", "yv", 2, room, "last", 1),
+        ]
+
+    def step(self, count=1):
+        """Give feeds of so many tokens more, and the attention that is wanted."""
+        feeds, want = super().step(count)
+        last = int(feeds["upto"][0]) - 1
+        flat = {name: self._flat(feeds[name]) for name in "qkv"}
+        more = {
+            "last": np.array([last], np.int32),
+            "total": np.array(last + 1, np.int32),
+        }
+        return {**flat, **more}, self._flat(want)
+
+    @staticmethod
+    def _flat(x):
+        return x.transpose(0, 2, 1, 3).reshape(1, x.shape[2], -1)

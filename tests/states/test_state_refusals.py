@@ -7,18 +7,18 @@ import numpy as np
 import pytest
 from tests.states.decoders import PROVIDERS, Appending, opened
 
-from seamline.errors import FeedError, PlanError
+from seamline.errors import FeedError, PlanError, SeamlineError
 from seamline.feeds import FeedCheck
 from seamline.states import State, StateError
 from seamline.tensors import TensorType
 from seamline_testing.twin.faults import Fault, Step
 
 
-def refusal(text, *states, feeds=None, more="", **chosen):
+def refusal(text, *states, feeds=None, **chosen):
     """Give what opening, or the first run, is refused with."""
     with (
         pytest.raises(PlanError) as found,
-        opened(text, states, more=more, **chosen) as session,
+        opened(text, states, **chosen) as session,
     ):
         session.run(feeds)
     return str(found.value)
@@ -217,6 +217,31 @@ def test_a_device_that_is_full_says_what_is_free_and_runs_on_after_a_cut(provide
         cache.written[16 * apart :] = False
         session.run(cache.step(16))
         cache.hold(session.states)
+
+
+@pytest.mark.parametrize(
+    "step", [Step.RESERVE, Step.CREATE, Step.MAP, Step.ALLOCATE, Step.VIEW, Step.COPY]
+)
+def test_whatever_fails_once_a_later_run_is_right_and_nothing_is_left(step):
+    failed = 0
+    for nth in range(1, 40):
+        cache = Appending(130)
+        with opened(cache.text, cache.states, "twin") as session:
+            faults = session.providers["twin"].faults
+            faults.plan(Fault(step, nth))
+            for at in (0, 1, 2, 100):
+                feeds = cache.step(at)
+                try:
+                    session.run(feeds)
+                except SeamlineError:
+                    failed += 1
+                    session.run(feeds)
+            fired = bool(faults.fired)
+            faults.plan()
+            cache.hold(session.states)
+        if not fired:
+            break
+    assert failed == nth - 1 > 0
 
 
 def test_a_run_that_fails_leaves_the_lengths_of_the_one_before():

@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
+from tests.core.toys import model
 from tests.cuda.emulation.mapped import GRANULE
-from tests.states.decoders import PROVIDERS, Appending, Attending, captured, opened
+from tests.states.decoders import (
+    PROVIDERS,
+    Appending,
+    Attending,
+    Grouped,
+    captured,
+    opened,
+)
 
 
 def cache_for(provider, **chosen):
@@ -171,6 +180,25 @@ def test_attention_reads_as_far_as_lengths_say_across_boundaries(provider):
             decoder.reset()
             assert generation < 2
         assert session.runner.built == len(set(steps))
+
+
+def test_grouped_attention_keeps_its_caches_in_place_though_their_size_is_fed():
+    decoder = Grouped(1200)
+    source = model(decoder.text, 24)
+    source.opset_import.append(onnx.helper.make_opsetid("com.microsoft", 1))
+    with opened(source, decoder.states, verify_capture=2) as session:
+        for _ in range(2):
+            for count in (250, *[1] * 12):
+                feeds, want = decoder.step(count)
+                (z,) = session.run(feeds)
+                np.testing.assert_allclose(z, want, rtol=2e-5, atol=2e-6)
+            facts = session.states.facts()
+            assert {f["whole"] for f in facts.values()} == {""}
+            assert [f["granules"] for f in facts.values()] == [4, 4]
+            np.testing.assert_array_equal(session.states.read("pk"), decoder.keys)
+            session.states.reset()
+            decoder.reset()
+        assert session.runner.built == 2
 
 
 def test_attention_on_the_device_does_not_touch_what_has_no_pages():
