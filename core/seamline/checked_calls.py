@@ -9,11 +9,12 @@ buffer shorter than was asked for would be written past its end.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import attrs
 import numpy as np
 
+from seamline.device_tensor import DeviceTensor, taking
 from seamline.engine import Engine
 from seamline.errors import (
     BuildError,
@@ -100,6 +101,21 @@ class CheckedMemory:
         """Copy to the host."""
         what = f"read {target.nbytes} bytes"
         self._call(KernelError, what, self.inner.read, source, target)
+
+    @property
+    def takes_tensors(self) -> bool:
+        """Say whether tensors of other libraries can be fed to it."""
+        return taking(self.inner) is not None
+
+    def take(self, target: View, source: DeviceTensor) -> None:
+        """Copy a tensor that was fed on the device."""
+        what = f"take a tensor of {source.kind}"
+        self._call(KernelError, what, cast("Any", self.inner).take, target, source)
+
+    def fetch(self, source: DeviceTensor, target: Array) -> None:
+        """Copy a tensor that was fed to the host."""
+        what = f"fetch a tensor of {source.kind}"
+        self._call(KernelError, what, cast("Any", self.inner).fetch, source, target)
 
     def synchronize(self) -> None:
         """Wait for everything that was submitted."""

@@ -21,6 +21,7 @@ __all__ = [
     "Optimize",
     "Pins",
     "Providers",
+    "SeamForms",
     "Seed",
     "Shapes",
     "at_least",
@@ -49,6 +50,13 @@ Pins = Annotated[
 Fallbacks = Annotated[
     str,
     typer.Option("--fallback", help="error, warn or allow: may cpu take what is left?"),
+]
+SeamForms = Annotated[
+    str,
+    typer.Option(
+        "--seam-form",
+        help="How recordings leave for the host: auto, eager, mailbox or host_node.",
+    ),
 ]
 Optimize = Annotated[
     str,
@@ -109,12 +117,14 @@ def open_pipeline(
     pins: list[str] | None,
     fallback: str,
     optimize: str = "all",
+    seam_form: str = "auto",
 ) -> Pipeline:
     """Open a model as the shared options say."""
     from seamline.errors import ModelError, PlanError
     from seamline.levels import level_of
     from seamline.pipeline import Pipeline
     from seamline.samples import parse_pairs
+    from seamline.seam_policy import check_form
 
     if fallback not in ("error", "warn", "allow"):
         raise PlanError(f"--fallback {fallback!r}: it is error, warn or allow")
@@ -123,6 +133,10 @@ def open_pipeline(
     except ValueError as error:
         raise PlanError(f"--optimize: {error}") from error
     try:
+        check_form(seam_form)
+    except ValueError as error:
+        raise PlanError(f"--seam-form: {error}") from error
+    try:
         with progress(f"opening {model}"):
             return Pipeline.open(
                 model,
@@ -130,6 +144,7 @@ def open_pipeline(
                 pins=parse_pairs(pins, "--pin"),
                 fallback=fallback,  # type: ignore[arg-type]
                 graph_optimization_level=level,
+                seam_form=seam_form,  # type: ignore[arg-type]
             )
     except OSError as error:
         raise ModelError(model, "", error.strerror or str(error)) from error

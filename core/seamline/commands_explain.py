@@ -24,6 +24,7 @@ def explain(
     pin: options.Pins = None,
     fallback: options.Fallbacks = "error",
     optimize: options.Optimize = "all",
+    seam_form: options.SeamForms = "auto",
     inputs: options.Inputs = None,
     shape: options.Shapes = None,
     dim: options.Dims = None,
@@ -37,6 +38,13 @@ def explain(
             "--diff", help="Compare with an earlier --json; status 1 if it differs."
         ),
     ] = None,
+    baseline: Annotated[
+        Path | None,
+        typer.Option(help="Hold the seams to this file; status 1 if one is new."),
+    ] = None,
+    write_baseline: Annotated[
+        Path | None, typer.Option(help="Write the seams to a file for --baseline.")
+    ] = None,
     html: Annotated[Path | None, typer.Option(help="Write a page of HTML.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -44,7 +52,9 @@ def explain(
     from seamline.explain import diff
 
     options.at_least("--measure", measure, 0)
-    pipeline = options.open_pipeline(model, provider, pin, fallback, optimize)
+    pipeline = options.open_pipeline(
+        model, provider, pin, fallback, optimize, seam_form
+    )
     try:
         feeds = options.feeds_for(pipeline, inputs, shape, dim, seed)
         timings = None
@@ -64,7 +74,14 @@ def explain(
     finally:
         pipeline.close()
     if html:
-        _write(html, _page(explanation))
+        _write("--html", html, _page(explanation))
+    if write_baseline:
+        from seamline.seam_baseline import baseline_of
+
+        _write("--write-baseline", write_baseline, baseline_of(explanation.data))
+    if baseline:
+        _held(baseline, explanation, as_json=as_json)
+        return
     if against:
         lines = diff(_earlier(against), explanation.data)
         text = "\n".join(lines) if lines else "no difference"
@@ -100,10 +117,24 @@ def _page(explanation: Explanation) -> str:
         raise SeamlineError(f"--html: {error}") from error
 
 
-def _write(path: Path, text: str) -> None:
-    """Write beside, then rename: an interrupted command leaves no half of a page."""
+def _held(path: Path, explanation: Explanation, *, as_json: bool) -> None:
+    """Say which seams are new, and which are gone; leave with status 1 for a new one."""
+    from seamline.seam_baseline import held, read_baseline
+
+    found = held(read_baseline(path), explanation.data)
+    if as_json:
+        typer.echo(json.dumps({"new": list(found.new), "gone": list(found.gone)}))
+    else:
+        lines = [*found.new, *(f"gone: seam {name}" for name in found.gone)]
+        typer.echo("\n".join(lines) or "no new seam")
+    if found.new:
+        raise typer.Exit(1)
+
+
+def _write(option: str, path: Path, text: str) -> None:
+    """Write beside, then rename: an interrupted command leaves no half of a file."""
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    with options.writing("--html", path):
+    with options.writing(option, path):
         try:
             beside.write_text(text, encoding="utf-8")
             beside.replace(path)

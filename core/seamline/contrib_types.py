@@ -19,4 +19,5 @@ def skip_normalization(node: NodeView) -> list[ValueType | None]:
         return []
     rows = (*x.shape[:-1], 1) if x.shape else None
     statistic = TensorType("float32", rows)
-    return [x, statistic, statistic, x][: len(node.node.outputs)]
+    kinds: list[ValueType | None] = [x, statistic, statistic, x]
+    return kinds[: len(node.node.outputs)]

@@ -17,7 +17,15 @@ import numpy as np
 
 from seamline.tensors import TensorType, dtype_name, nbytes_of, numpy_dtype
 
-__all__ = ["CUDA", "HOST_DEVICE", "device_of", "from_dlpack", "lent", "to_dlpack"]
+__all__ = [
+    "CUDA",
+    "HOST_DEVICE",
+    "described",
+    "device_of",
+    "from_dlpack",
+    "lent",
+    "to_dlpack",
+]
 
 HOST_DEVICE = (1, 0)  #: (kDLCPU, 0)
 CUDA = 2  #: kDLCUDA
@@ -40,6 +48,7 @@ _CODES = {
     13: {8: "float8_e5m2fnuz"},
     14: {8: "float8_e8m0fnu"},
 }
+_PLAIN = {0: "int", 1: "uint", 2: "float", 5: "complex", 6: "bool"}
 _CODE_OF = {name: code for code, widths in _CODES.items() for name in widths.values()}
 
 
@@ -93,6 +102,40 @@ def _tensor_in(capsule: object) -> _Tensor:
 
 def _dtype_in(capsule: object) -> _DataType:
     return _tensor_in(capsule).dtype  # type: ignore[no-any-return]
+
+
+def described(
+    capsule: object,
+) -> tuple[int, str, tuple[int, ...], tuple[int, ...] | None]:
+    """
+    Give what a capsule carries; it is not consumed, and keeps the memory alive.
+
+    Returns
+    -------
+    tuple
+        Address, element type by ONNX's name, sizes, and steps in elements (None where it
+        is C-contiguous).
+
+    Raises
+    ------
+    BufferError
+        ONNX has no such element type.
+    """
+    tensor = _tensor_in(capsule)
+    kind, rank = tensor.dtype, tensor.ndim
+    name = _CODES.get(kind.code, {}).get(kind.bits, "")
+    if not name and kind.code in _PLAIN:
+        name = (
+            "bool" if _PLAIN[kind.code] == "bool" else f"{_PLAIN[kind.code]}{kind.bits}"
+        )
+    if not name or kind.lanes != 1:
+        raise BufferError(f"DLPack's element type {kind.code} of {kind.bits} bits")
+    sizes, steps = (
+        tuple((ctypes.c_int64 * rank).from_address(place)) if place and rank else ()
+        for place in (tensor.shape, tensor.strides)
+    )
+    address = (tensor.data or 0) + tensor.byte_offset
+    return address, name, sizes, steps if tensor.strides else None
 
 
 def to_dlpack(array: np.ndarray[Any, Any], **request: Any) -> Any:

@@ -17,6 +17,11 @@ import attrs
 
 from seamline.advice import Advice, advise
 from seamline.explain_diff import diff
+from seamline.explain_seams import (
+    described_chains,
+    described_excursions,
+    described_seams,
+)
 from seamline.explain_text import as_text
 from seamline.graph import Node
 from seamline.planned import HostStep, Plan, Segment
@@ -167,7 +172,9 @@ def _plan(
             }
             for t in plan.transfers
         ],
-        "seams": _seams(plan, steps, gaps),
+        "seams": described_seams(plan, steps, gaps),
+        "excursions": described_excursions(plan, program, steps, gaps),
+        "chains": described_chains(plan, program),
         "memory": _memory(plan),
         "all_joined": plan.joined,
         "bodies": _bodies(pipeline, program, timings),
@@ -237,33 +244,6 @@ def _capture(segment: Segment, program: Program | None) -> dict[str, Any] | None
         "events": list(captured.events),
         "left": dict(captured.left),
     }
-
-
-def _seams(
-    plan: Plan, steps: Mapping[str, float], gaps: Mapping[str, float]
-) -> list[dict[str, Any]]:
-    copied = {(t.value, str(t.target)): steps.get(t.id) for t in plan.transfers}
-    targets = {s.id: str(s.device) for s in plan.segments}
-    found = []
-    for seam in plan.seams:
-        us = gaps.get(seam.before)
-        for value in seam.values:
-            took = copied.get((value, targets.get(seam.before, "")))
-            us = us + took if us is not None and took is not None else us
-        found.append(
-            {
-                "id": seam.id,
-                "cause": seam.cause.name,
-                "after": seam.after,
-                "before": seam.before,
-                "values": list(seam.values),
-                "nbytes": seam.nbytes,
-                "copied_nbytes": seam.copied_nbytes,
-                "us": us,
-                "why": seam.why,
-            }
-        )
-    return found
 
 
 def _bodies(

@@ -23,7 +23,7 @@ def diff(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
 
 
 #: Differ from run to run, and say nothing of a plan: times, recordings, threads there are.
-_NOISE = frozenset({"us", "text", "capture", "facts"})
+_NOISE = frozenset({"us", "host_us", "text", "capture", "facts"})
 
 
 def _comparable(value: Any) -> Any:

@@ -96,6 +96,7 @@ def _plan(plan: Mapping[str, Any], indent: str) -> Iterator[str]:
     yield from _refused(plan, indent)
     yield from _segments(plan, indent)
     yield from _seams(plan, indent)
+    yield from _excursions(plan, indent)
     for name, body in plan["bodies"].items():
         yield f"{indent}body {name}"
         yield from _plan(body, indent + "  ")
@@ -194,6 +195,7 @@ def _seams(plan: Mapping[str, Any], indent: str) -> Iterator[str]:
         )
         copied = seam["copied_nbytes"]
         how = f"{bytes_text(copied)} copied" if copied else "read in place"
+        how += f", {seam['form']}" if seam["form"] else ""
         yield (
             f"{indent}  {seam['cause']:14} {seam['after']} | {seam['before'] or 'the rest'}: "
             f"{values} ({bytes_text(seam['nbytes'])}, {how}{_us(seam['us'])})"
@@ -201,3 +203,31 @@ def _seams(plan: Mapping[str, Any], indent: str) -> Iterator[str]:
         yield f"{indent}  {'':14} {seam['why']}"
     if len(plan["seams"]) > _SHOWN:
         yield f"{indent}  ... and {len(plan['seams']) - _SHOWN} more (--json has all)"
+
+
+def _excursions(plan: Mapping[str, Any], indent: str) -> Iterator[str]:
+    """Give how each excursion from a device is made, what it costs, and what it cannot be."""
+    if plan["excursions"]:
+        yield f"{indent}excursions"
+    for one in plan["excursions"][:_SHOWN]:
+        predicted, took = one["predicted_us"], one["us"]
+        price = "" if predicted is None else f", predicted {predicted:.1f} us"
+        measured = "" if took is None else f", measured {took:.1f} us"
+        work = (
+            "" if one["host_us"] is None else f" beside {one['host_us']:.1f} us of work"
+        )
+        yield (
+            f"{indent}  {one['form']:14} {one['id']}: {bytes_text(one['out_nbytes'])} out, "
+            f"{bytes_text(one['in_nbytes'])} in{price}{measured}{work}"
+        )
+        yield f"{indent}  {'':14} {one['reason']} ({one['source']})"
+        for form, why in one["refused"].items():
+            yield f"{indent}  {'':14} no {form}: {why}"
+    if len(plan["excursions"]) > _SHOWN:
+        left = len(plan["excursions"]) - _SHOWN
+        yield f"{indent}  ... and {left} more (--json has all)"
+    for chain in plan["chains"]:
+        capture = chain["capture"]
+        if capture is not None and capture["state"] != "waiting":
+            said = f": {capture['why']}" if capture["why"] else ""
+            yield f"{indent}  {chain['id']} {capture['state']}{said}"

@@ -8,11 +8,14 @@ good, and is copied only where it is not plain already. Nothing that was fed is 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import attrs
 import numpy as np
 
+from seamline.device_tensor import DeviceTensor, lent
+from seamline.devices import Device, Memory
 from seamline.errors import FeedError, near
 from seamline.foreign import as_array
 from seamline.ortvalue import OrtValue, plain
@@ -48,6 +51,9 @@ class FeedCheck:
         Declared types in the order of the model; None where unknown.
     overridable
         Inputs that have a value of their own when they are not fed.
+    memories
+        The session's; a tensor that lies in one that takes them is passed on as a
+        :class:`~seamline.device_tensor.DeviceTensor`.
 
     Examples
     --------
@@ -61,7 +67,9 @@ class FeedCheck:
         inputs: Mapping[str, ValueType | None],
         *,
         overridable: Collection[str] = (),
+        memories: Mapping[Device, Memory] = MappingProxyType({}),
     ) -> None:
+        self._memories = memories
         self._inputs = {
             name: _input(f"input {name!r} (index {index})", kind)
             for index, (name, kind) in enumerate(inputs.items())
@@ -92,7 +100,7 @@ class FeedCheck:
         for name, declared in self._inputs.items():
             if name in feeds:
                 try:
-                    checked[name] = _read(declared, feeds[name])
+                    checked[name] = _read(declared, feeds[name], self._memories)
                 except FeedError as error:
                     problems.append(str(error))
             elif name not in self._overridable:
@@ -161,10 +169,17 @@ def _input(where: str, kind: ValueType | None) -> _Input:
     return _Input(where, kind, numpy_dtype(kind.dtype), symbols)
 
 
-def _read(declared: _Input, value: Any) -> Any:
+def _read(declared: _Input, value: Any, memories: Mapping[Device, Memory]) -> Any:
     """Give a value in plain form; most are, and are told by the first line."""
+    array: Any
     if type(value) is np.ndarray and value.dtype == declared.dtype:
         array = plain(value)
+    elif (
+        memories
+        and declared.dtype is not None
+        and (found := lent(value, memories, dtype_name(declared.dtype), declared.where))
+    ):
+        array = found
     else:
         array = _convert(value, declared.kind, declared.where)
     if isinstance(declared.kind, TensorType):
@@ -204,7 +219,9 @@ def _sequence(value: Any, kind: SequenceType, where: str) -> list[Any]:
     return items
 
 
-def _check_shape(array: np.ndarray[Any, Any], kind: TensorType, where: str) -> None:
+def _check_shape(
+    array: np.ndarray[Any, Any] | DeviceTensor, kind: TensorType, where: str
+) -> None:
     """Compare rank and fixed sizes; a negative size, as some exporters write, is unknown."""
     shape, declared = array.shape, kind.shape
     if declared is None or shape == declared:
@@ -219,7 +236,7 @@ def _check_shape(array: np.ndarray[Any, Any], kind: TensorType, where: str) -> N
 
 
 def _wrong_shape(
-    array: np.ndarray[Any, Any], kind: TensorType, where: str
+    array: np.ndarray[Any, Any] | DeviceTensor, kind: TensorType, where: str
 ) -> FeedError:
     declared = kind.shape or ()
     fed = f"fed {dtype_name(array.dtype)}{list(array.shape)}, declared {kind}"

@@ -17,7 +17,7 @@ from seamline.errors import FeedError
 from seamline.ortvalue import OrtValue
 from seamline.tensors import STRING, TensorType, ValueType, dtype_name, numpy_dtype
 
-__all__ = ["as_array"]
+__all__ = ["as_array", "check_dtype"]
 
 _UNPACKED = ("int4", "uint4", "int2", "uint2", "float4_e2m1fn")
 
@@ -52,7 +52,7 @@ def as_array(value: Any, kind: ValueType | None, where: str) -> np.ndarray[Any, 
     array = _from_library(value, where)
     if array.dtype.kind in "OUST" and wanted in (None, "string"):
         return _as_text(array, where)
-    _check_dtype(array.dtype, wanted, where)
+    check_dtype(array.dtype, wanted, where)
     return array
 
 
@@ -66,14 +66,14 @@ def _from_python(value: Any, wanted: str | None, where: str) -> np.ndarray[Any, 
     if wanted in STRING or isinstance(value, (str, bytes)):
         array = np.array(value, dtype=object)
         if wanted not in (None, *STRING):
-            _check_dtype(array.dtype, wanted, where)
+            check_dtype(array.dtype, wanted, where)
         return _as_text(array, where)
     try:
         if isinstance(value, (list, tuple)):
             value = _opened(value)
         natural = np.asarray(value)
         if wanted is None or (natural.size and not _fits(natural.dtype, wanted)):
-            _check_dtype(natural.dtype, wanted, where)
+            check_dtype(natural.dtype, wanted, where)
             return natural
         return _narrowed(natural, value, wanted)
     except FeedError:
@@ -166,7 +166,15 @@ def _as_text(array: np.ndarray[Any, Any], where: str) -> np.ndarray[Any, Any]:
     return text.reshape(array.shape)
 
 
-def _check_dtype(dtype: np.dtype[Any], wanted: str | None, where: str) -> None:
+def check_dtype(dtype: np.dtype[Any], wanted: str | None, where: str) -> None:
+    """
+    Refuse an element type other than the one that is wanted.
+
+    Raises
+    ------
+    FeedError
+        Says how to make the wanted one of it.
+    """
     try:
         got = dtype_name(dtype)
     except TypeError:

@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from seamline.device_tensor import DeviceTensor, taking
+from seamline.errors import FeedError
 from seamline.provider import HOST, Array, Device
 from seamline.tensors import numpy_dtype
 
 if TYPE_CHECKING:
     from seamline.program import Program
 
-__all__ = ["Feeder", "Fetcher", "feeders", "fetchers"]
+__all__ = ["Feeder", "Fetcher", "feeders", "fetched", "fetchers", "take"]
 
 #: An input, and the functions that write an array to its places; none for an object.
 Feeder: TypeAlias = tuple[str, tuple[Callable[[Array], object], ...]]
@@ -45,6 +47,37 @@ def _write(program: Program, name: str, device: Device) -> Callable[[Array], obj
     if device == HOST:
         return partial(np.copyto, target)
     return partial(program.engine.memories[device].write, target)
+
+
+def take(program: Program, name: str, tensor: DeviceTensor) -> None:
+    """
+    Bring a tensor that was fed on a device to the places of an input.
+
+    On its own device it is copied there; where something else reads it, it goes through
+    the host, once.
+    """
+    host: Array | None = None
+    devices = next(f.devices for f in program.plan.feeds if f.value == name)
+    for device in devices:
+        memory = taking(program.engine.memories[device])
+        has_place = (name, device) in program.plan.slots
+        if has_place and device == tensor.device and memory is not None:
+            memory.take(program.view(name, device), tensor)
+            continue
+        host = fetched(program, tensor) if host is None else host
+        _write(program, name, device)(host)
+    if not devices:
+        program.objects[name] = tensor
+
+
+def fetched(program: Program, tensor: DeviceTensor) -> Array:
+    """Copy a tensor that was fed on a device to the host."""
+    memory = taking(program.engine.memories[tensor.device])
+    if memory is None:
+        raise FeedError(f"nothing here reads a tensor that lies on {tensor.device}")
+    target = np.empty(tensor.shape, numpy_dtype(tensor.kind.dtype))
+    memory.fetch(tensor, target)
+    return target
 
 
 def fetchers(program: Program) -> tuple[Fetcher, ...]:

@@ -19,7 +19,7 @@ from seamline.axes import axes_of
 from seamline.kernel import Call
 from seamline.provider import Array
 
-__all__ = ["AxisPlan", "axis_plans", "coordinates", "exact"]
+__all__ = ["AxisPlan", "affine", "axis_plans", "coordinates", "exact"]
 
 _HALF = Fraction(1, 2)
 _DENOMINATORS = 4096
@@ -61,31 +61,43 @@ class AxisPlan:
     end: Fraction = Fraction(1)
 
 
-def coordinates(axis: AxisPlan, mode: str) -> list[Fraction]:
-    """Give the place in the input of each output element (the formulas of Resize-19)."""
+def affine(axis: AxisPlan, mode: str) -> tuple[Fraction, Fraction]:
+    """
+    Give the place in the input of the first output element, and the step to each next.
+
+    Raises
+    ------
+    ValueError
+        The mode is none of Resize-19, whose formulas these are.
+    """
     n, m, scale = axis.size, axis.length, axis.scale
-    places = range(m)
     if mode == "asymmetric":
-        return [i / scale for i in places]
+        return Fraction(0), 1 / scale
     if mode == "align_corners":
         whole = scale * n
         step = Fraction(n - 1) / (whole - 1) if whole != 1 else Fraction(0)
-        return [i * step for i in places]
+        return Fraction(0), step
     if mode == "tf_crop_and_resize":
         start, end = axis.start, axis.end
         if m == 1:
-            return [_HALF * (start + end) * (n - 1)]
-        return [start * (n - 1) + i * (end - start) * (n - 1) / (m - 1) for i in places]
+            return _HALF * (start + end) * (n - 1), Fraction(0)
+        return start * (n - 1), (end - start) * (n - 1) / (m - 1)
     if mode == "tf_half_pixel_for_nn":
-        return [(i + _HALF) / scale for i in places]
+        return _HALF / scale, 1 / scale
     if mode == "pytorch_half_pixel" and m == 1:
-        return [Fraction(0)]
+        return Fraction(0), Fraction(0)
     if mode not in ("half_pixel", "pytorch_half_pixel", "half_pixel_symmetric"):
         raise ValueError(f"unknown coordinate_transformation_mode {mode!r}")
     shift = -_HALF
     if mode == "half_pixel_symmetric":
         shift += Fraction(n, 2) * (1 - m / (scale * n))
-    return [(i + _HALF) / scale + shift for i in places]
+    return _HALF / scale + shift, 1 / scale
+
+
+def coordinates(axis: AxisPlan, mode: str) -> list[Fraction]:
+    """Give the place in the input of each output element."""
+    start, step = affine(axis, mode)
+    return [start + i * step for i in range(axis.length)]
 
 
 def axis_plans(

@@ -13,9 +13,11 @@ from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
+from seamline.device_tensor import DeviceTensor
 from seamline.errors import KernelError, SeamlineError
 from seamline.excursions import Chain
 from seamline.kernels import KernelSegment
+from seamline.moves import fetched, take
 from seamline.planned import HostStep, Segment, Step, Transfer
 from seamline.program import Action, Program
 from seamline.timings import Profile
@@ -99,7 +101,9 @@ def taken(actions: Sequence[tuple[Step, Action]]) -> None:
 def _feed(program: Program, inputs: Values) -> None:
     for name, writes in program.feeders:
         value = inputs[name]
-        if not writes or not isinstance(value, np.ndarray):
+        if isinstance(value, DeviceTensor):
+            take(program, name, value)
+        elif not writes or not isinstance(value, np.ndarray):
             program.objects[name] = value
         else:
             for write in writes:
@@ -134,15 +138,17 @@ def _collect(program: Program, inputs: Values, late: dict[str, Any]) -> dict[str
         elif name in late:
             results[name] = late[name]
         elif name in inputs:
-            results[name] = _copied(inputs[name])
+            results[name] = _copied(inputs[name], program)
         else:
-            results[name] = _copied(objects[name])
+            results[name] = _copied(objects[name], program)
     return results
 
 
-def _copied(value: Any) -> Any:
+def _copied(value: Any, program: Program) -> Any:
     if isinstance(value, list):
-        return [_copied(item) for item in value]
+        return [_copied(item, program) for item in value]
+    if isinstance(value, DeviceTensor):
+        return fetched(program, value)
     return np.array(value) if isinstance(value, np.ndarray) else value
 
 

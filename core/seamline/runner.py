@@ -15,6 +15,7 @@ import attrs
 import numpy as np
 
 from seamline.closing import close_all
+from seamline.device_tensor import DeviceTensor
 from seamline.engine import Engine
 from seamline.plan import Plan, Region, partition
 from seamline.program import Program, build
@@ -87,6 +88,9 @@ class Runner:
         types: dict[str, ValueType | None] = {}
         for name in self.region.inputs:
             value = inputs[name]
+            if isinstance(value, DeviceTensor):
+                types[name] = value.kind
+                continue
             is_array = isinstance(value, np.ndarray)
             types[name] = type_of_array(value) if is_array else static.get(name)
         known: dict[str, Array] = {}
@@ -132,7 +136,7 @@ def _around(outer: Program | None) -> Iterator[Plan]:
 
 
 def _signature(value: Any) -> object:
-    if isinstance(value, np.ndarray):
+    if isinstance(value, (np.ndarray, DeviceTensor)):
         return value.shape
     return None if value is None else type(value)
 

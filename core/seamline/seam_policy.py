@@ -42,10 +42,10 @@ def check_form(form: object) -> None:
     ValueError
         Names the forms that there are.
     """
-    known = (AUTO, *SeamForm)
+    known = [AUTO, *map(str, SeamForm)]
     if form not in known:
         close = near(form, known) if isinstance(form, str) else ""
-        said = " or ".join(repr(str(name)) for name in known)
+        said = " or ".join(map(repr, known))
         raise ValueError(f"seam_form= takes {said}; it was given {form!r}{close}")
 
 

@@ -2,8 +2,8 @@
 The host's side of a recorded chain: asked by the device, in turn, it works and answers.
 
 Whoever replays a chain stays until its last excursion is answered, and does the host's work
-itself. Each excursion of each replay has a number of its own, a *turn*, that never comes
-again (it wraps after four thousand million): an answer is the turn's number, so one that is
+itself. Each excursion of each replay has a number of its own, a *turn*, that does not come
+again for two thousand million: an answer is the turn's number, so one that is
 late, or was meant for an earlier replay, is taken for nothing else. A failure of the work is
 told to the device, which then skips what is left, and raised here.
 
@@ -27,7 +27,7 @@ _SPINS = 2000  # looks at a word before the first sleep: about 200 microseconds
 _NAP, _LONGEST = 20e-6, 500e-6  # seconds
 _CHECK = 2e-3  # seconds of sleep between two questions whether the device still works
 _KEPT = 64  # excursions that medians are of
-_TURNS = 1 << 32
+_LAST = 1 << 31  # a word has 32 bits, and no chain as many excursions
 
 _clock = time.perf_counter_ns
 
@@ -97,13 +97,12 @@ class Spent:
 
 def following(turn: int, count: int) -> int:
     """
-    Give the turn that comes ``count`` later; 0 stands for none and is left out.
+    Give the first turn of the next replay; they begin anew long before a word is full.
 
-    >>> following(2**32 - 2, 1), following(2**32 - 1, 1)
-    (4294967295, 1)
+    >>> following(1, 3), following(2**31, 3)
+    (4, 1)
     """
-    later = turn + count
-    return later if later < _TURNS else later - _TURNS + 1
+    return turn + count if turn < _LAST else 1
 
 
 def serve(
@@ -135,7 +134,7 @@ def serve(
             work()
             spent.note_work(name, (_clock() - start) / 1000)
             mail.answer(turn)
-            turn = following(turn, 1)
+            turn += 1
     except BaseException:
         mail.abort()
         raise

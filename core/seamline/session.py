@@ -136,8 +136,9 @@ class InferenceSession(SessionFacts):
         self._outputs = output_types(pipeline.graph, pipeline.types)
         self._output_names = pipeline.graph.outputs
         self._check = FeedCheck(
-            {**self._inputs, **self._overridable}, overridable=self._overridable
-        )
+            {**self._inputs, **self._overridable}, overridable=self._overridable,
+            memories=pipeline.engine.memories,
+        )  # fmt: skip
 
     def set_providers(
         self,

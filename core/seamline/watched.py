@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import attrs
 
+from seamline.device_tensor import DeviceTensor, taking
 from seamline.forms import ChainSpec, RecordsChains
 from seamline.provider import (
     Array,
@@ -169,6 +170,16 @@ class _WatchedMemory:
 
     def read(self, source: View, target: Array) -> None:
         self.watch.call("read()", self.inner.read, source, target)
+
+    @property
+    def takes_tensors(self) -> bool:
+        return taking(self.inner) is not None
+
+    def take(self, target: View, source: DeviceTensor) -> None:
+        self.watch.call("take()", cast("Any", self.inner).take, target, source)
+
+    def fetch(self, source: DeviceTensor, target: Array) -> None:
+        self.watch.call("fetch()", cast("Any", self.inner).fetch, source, target)
 
     def synchronize(self) -> None:
         self.watch.call("synchronize()", self.inner.synchronize)

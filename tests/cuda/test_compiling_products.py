@@ -14,6 +14,7 @@ from seamline_cuda.addends import spread_kernel
 from seamline_cuda.columns import folding_kernel, gathering_kernel
 from seamline_cuda.compiler import compiled, ptx_of
 from seamline_cuda.direct_convolution import direct_kernel
+from seamline_cuda.vector_texts import adding_kernel, columns_kernel, rows_kernel
 
 __all__ = ["own_cache"]
 
@@ -23,6 +24,13 @@ KERNELS = {
     "folded": folding_kernel("float16"),
     "direct_convolution": direct_kernel("float32", (1, 3, 3)),
     "direct_convolution_of_halves": direct_kernel("float16", (1, 3, 3)),
+    "vector_rows": rows_kernel("float16", wide=True),
+    "vector_rows_of_floats": rows_kernel("float32", wide=True),
+    "vector_rows_one_by_one": rows_kernel("bfloat16", wide=False),
+    "vector_columns": columns_kernel("float16", wide=True, cut=True),
+    "vector_columns_of_floats": columns_kernel("float32", wide=True, cut=False),
+    "vector_columns_one_by_one": columns_kernel("bfloat16", wide=False, cut=False),
+    "vector_parts": adding_kernel("float16"),
     "direct_transposed": direct_kernel("float32", (1, 3, 3), transposed=True),
 }
 LISTED = tomllib.loads(Path(__file__).with_name("registers_products.toml").read_text())

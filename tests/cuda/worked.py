@@ -6,10 +6,13 @@ import itertools
 from types import SimpleNamespace
 
 import numpy as np
+import onnx
 from tests.cuda.emulation import run_kernel
 from tests.cuda.plain import nodes_of
+from tests.node_cases import as_array, view_of_node
 
 from seamline.kernel import Call
+from seamline.provider import Refusal
 from seamline.tensors import numpy_dtype, type_of_array
 from seamline_cuda.table import TABLE
 from seamline_cuda.works import Complaint, CopyWork
@@ -34,33 +37,48 @@ class Memory:
         return found[: len(found) // size * size].view(kind)
 
 
-def worked(text, feeds, opset=23, constants=()):
-    """
-    Run a model of one node over the emulation; give every output.
-
-    Results start as garbage. The arguments ``constants`` are initializers of the model.
-    """
+def worked(text, feeds, opset=23):
+    """Run a model of one node over the emulation; give every output by name."""
     (node,), _ = nodes_of(text, opset)
-    return node_worked(node, feeds)
+    return _run(
+        node, [feeds.get(n, node.constant(i)) for i, n in enumerate(node.node.inputs)]
+    )
 
 
-def node_worked(node, feeds):
-    """Run a node that was claimed; give every output by name."""
+def node_worked(node, inputs, like, *, opset=None, constant=()):
+    """
+    Run a node as ONNX has it; give its outputs in order, or a Refusal.
+
+    Parameters
+    ----------
+    inputs
+        Arrays, None where one is left out.
+    like
+        Arrays of the outputs' types.
+    constant
+        Inputs that are known before the run.
+    """
+    opset = opset or onnx.defs.onnx_opset_version()
+    inputs = [None if x is None else as_array(x) for x in inputs]
+    like = [None if x is None else as_array(x) for x in like]
+    view = view_of_node(node, inputs, like, opset, constant)
+    if isinstance(found := TABLE.find(view), Refusal):
+        return found
+    made = _run(view, inputs)
+    return [made[name] if name else None for name in view.node.outputs]
+
+
+def _run(node, given):
     kernel = TABLE.find(node)
     memory, inputs = Memory(), []
-    for index, name in enumerate(node.node.inputs):
-        array = feeds.get(name) if name in feeds else node.constant(index)
-        inputs.append(
-            array if index in kernel.host_inputs or not name else _view(memory, array)
-        )
+    for index, array in enumerate(given):
+        on_host = index in kernel.host_inputs or array is None
+        inputs.append(array if on_host else _view(memory, array))
     outputs, made = [], {}
     for name, kind in zip(node.node.outputs, node.outputs, strict=True):
-        if not name:
-            outputs.append(None)
-            continue
-        made[name] = np.full(kind.sizes, 77, numpy_dtype(kind.dtype))
-        outputs.append(_view(memory, made[name]))
-        made[name] = outputs[-1].address, kind
+        outputs.append(_view(memory, np.full(kind.sizes, 77, numpy_dtype(kind.dtype))) if name else None)  # fmt: skip
+        if name:
+            made[name] = outputs[-1].address, kind
     nbytes = kernel.workspace(node) if kernel.workspace else 0
     space = _view(memory, np.full(nbytes, 0xCC, np.uint8)) if nbytes else None
     call = Call(node, tuple(inputs), tuple(outputs), None, {}, space)

@@ -68,6 +68,7 @@ class TwinMail:
 
     def wait(self, turn: int) -> None:
         """Wait until the stream asks for a turn, as long as a host waits for the device."""
+        self._check_open()
         end = time.monotonic() + self.machine.deadline
         waited(lambda: self._is_asked(turn), lambda: self._check(end))
 
@@ -95,9 +96,12 @@ class TwinMail:
         time.sleep(0)  # the stream is a thread of this interpreter
         return self.asked == turn
 
-    def _check(self, end: float) -> None:
+    def _check_open(self) -> None:
         if not self.is_open:
             raise KernelError("its recording was closed while it was replayed", provider="twin")  # fmt: skip
+
+    def _check(self, end: float) -> None:
+        self._check_open()
         if self.machine.compute.settle(0.0) or time.monotonic() > end:
             self.machine.synchronize()
             raise KernelError("the stream ended without asking the host", provider="twin")  # fmt: skip
@@ -256,7 +260,7 @@ class TwinChain:
             else:
                 for operation in part.operations(turn):
                     machine.submit(machine.compute, operation)
-                turn = following(turn, 1)
+                turn += 1
 
     def _check(self) -> None:
         if not self.mail.is_open:

@@ -84,25 +84,17 @@ class Gpu:
         handle = call("cuDeviceGet", index)
         raw = call("cuDeviceGetName", 128, handle)
         capability = (_ask(handle, "COMPUTE_CAPABILITY_MAJOR"), _ask(handle, "COMPUTE_CAPABILITY_MINOR"))  # fmt: skip
+        multiprocessors = _ask(handle, "MULTIPROCESSOR_COUNT")
+        total = int(call("cuDeviceTotalMem", handle))
         context = call("cuDevicePrimaryCtxRetain", handle)
-        streams: list[Stream] = []
-        try:
-            check(_PUSH, prepared(_PUSH)(context))
-            try:
-                streams += [Stream.open("compute")]
-                streams += [Stream.open("copies")]
-            finally:
-                call(_POP)
-            return cls(
-                Device("cuda", index), raw.split(b"\0")[0].decode(), capability,
-                _ask(handle, "MULTIPROCESSOR_COUNT"), int(call("cuDeviceTotalMem", handle)),
-                streams[0], streams[1], handle=handle, context=context,
-            )  # fmt: skip
-        except BaseException:
-            for stream in streams:
-                stream.close()
-            call("cuDevicePrimaryCtxRelease", handle)
-            raise
+        with contextlib.ExitStack() as undo:
+            undo.callback(call, "cuDevicePrimaryCtxRelease", handle)
+            compute, copies = _streams(context)
+            undo.pop_all()
+        return cls(
+            Device("cuda", index), raw.split(b"\0")[0].decode(), capability, multiprocessors,
+            total, compute, copies, handle=handle, context=context,
+        )  # fmt: skip
 
     def __enter__(self) -> Gpu:
         return self
@@ -195,6 +187,14 @@ class Gpu:
             call("cuStreamWaitEvent", stream, event.handle, 0)
             event.close()  # the driver keeps it until it was reached
 
+    def wait_for(self, stream: int) -> None:
+        """Let kernels that are submitted from now on wait for a stream of somebody else's."""
+        with self.here():
+            event = Event.open()
+            call("cuEventRecord", event.handle, stream)
+            self.compute.wait_for(event)
+            event.close()
+
     def noticed(self, error: CudaError) -> None:
         """Remember an error after which the device cannot be used."""
         if error.is_lost and not self.lost:
@@ -245,3 +245,17 @@ class _Here:
 def _ask(handle: Any, what: str) -> int:
     which = enumeration("CUdevice_attribute", f"CU_DEVICE_ATTRIBUTE_{what}")
     return int(call("cuDeviceGetAttribute", which, handle))
+
+
+def _streams(context: Any) -> list[Stream]:
+    """Make both streams or none; the calling thread has the context it had before."""
+    check(_PUSH, prepared(_PUSH)(context))
+    with contextlib.ExitStack() as undo:
+        undo.callback(prepared(_POP))
+        made = []
+        for name in ("compute", "copies"):
+            made.append(Stream.open(name))
+            undo.callback(made[-1].close)
+        call(_POP)
+        undo.pop_all()
+    return made

@@ -10,7 +10,7 @@ from numba import cuda
 __all__ = ["FUNCTIONS", "whole_power"]
 
 
-@cuda.jit(device=True)  # type: ignore[untyped-decorator]
+@cuda.jit(device=True, inline="always")  # type: ignore[untyped-decorator]
 def whole_power(base: Any, exponent: Any) -> Any:
     """
     Give base ** exponent of 64-bit integers, wrapping as their products do.

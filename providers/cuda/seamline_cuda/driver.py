@@ -12,10 +12,11 @@ with the reason, instead of a hang or a crash later.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from seamline_cuda.errors import CudaError
 
@@ -23,6 +24,7 @@ __all__ = [
     "SUCCESS",
     "LinkError",
     "call",
+    "call_host",
     "check",
     "constant",
     "enumeration",
@@ -114,6 +116,32 @@ def _error(name: str, result: Any) -> CudaError:
     text = _driver().cuGetErrorString(result)[1]
     said = text.decode() if text else "an unknown result"
     return CudaError(name, getattr(result, "name", str(result)), int(result), said)
+
+
+def call_host(stream: Any, function: int) -> None:
+    """
+    Have a stream call a function of the host, at its address, and wait for it to return.
+
+    Not through the bindings: there, a graph that holds such a call crashed when launched.
+
+    Raises
+    ------
+    CudaError
+        The driver refused it.
+    """
+    name = "cuLaunchHostFunc"
+    touched(name)
+    result = _by_ctypes(name)(int(stream), function, 0)
+    if result != SUCCESS:
+        raise _error(name, enumeration("CUresult", "CUDA_SUCCESS").__class__(result))
+
+
+@functools.cache
+def _by_ctypes(name: str) -> Callable[..., int]:
+    found = getattr(ctypes.CDLL("libcuda.so.1"), name)
+    found.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
+    found.restype = ctypes.c_int
+    return cast("Callable[..., int]", found)
 
 
 def enumeration(kind: str, name: str) -> Any:

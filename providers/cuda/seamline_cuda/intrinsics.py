@@ -120,6 +120,72 @@ def greatest(typing: Any, a: Any, b: Any) -> Any:
     return a(a, a), _EMIT_GREATEST
 
 
+def _word(code: str, constraint: str, gives: Any, *more: Any) -> Any:
+    """Make the emitter of an access to a word at a pointer and an index."""
+
+    def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        place = builder.gep(values[0], [values[1]])
+        given = [builder.ptrtoint(place, _I64), *values[2:]]
+        kind = ir.FunctionType(gives, [_I64, *more])
+        # Memory is clobbered: no other access may be moved across this one.
+        found = ir.InlineAsm(kind, code, f"{constraint},~{{memory}}", side_effect=True)
+        made = builder.call(found, given)
+        return context.get_dummy_value() if more else made
+
+    return emit
+
+
+_EMIT_LOAD = _word("ld.acquire.sys.global.u32 $0, [$1];", "=r,l", _I32)
+_EMIT_STORE = _word("st.release.sys.global.u32 [$0], $1;", "l,r", ir.VoidType(), _I32)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def load_system(typing: Any, words: Any, index: Any) -> Any:
+    """Read a word that the host writes, before anything that is read later."""
+    return types.uint32(words, types.int64), _EMIT_LOAD
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def store_system(typing: Any, words: Any, index: Any, value: Any) -> Any:
+    """Write a word that the host reads, after everything that was written before."""
+    return types.void(words, types.int64, types.uint32), _EMIT_STORE
+
+
+def _emit_nanoseconds(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+    kind = ir.FunctionType(_I64, [])
+    code = "mov.u64 $0, %globaltimer;"
+    return builder.call(ir.InlineAsm(kind, code, "=l", side_effect=True), [])
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def nanoseconds(typing: Any) -> Any:
+    """Read the device's clock."""
+    return types.int64(), _emit_nanoseconds
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def four_at(typing: Any, pointer: Any, index: Any) -> Any:
+    """
+    Load four elements of 4 bytes, in one access of 16, from what no kernel writes meanwhile.
+
+    The address must be a multiple of 16.
+    """
+    kind = pointer.dtype
+    letter, form = ("f", "f32") if isinstance(kind, types.Float) else ("r", "u32")
+    code = f"ld.global.nc.v4.{form} {{$0, $1, $2, $3}}, [$4];"
+    constraint = ",".join([f"={letter}"] * 4 + ["l"])
+
+    def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        at = context.cast(builder, values[1], signature.args[1], types.int64)
+        address = builder.ptrtoint(builder.gep(values[0], [at]), _I64)
+        four = ir.FunctionType(ir.LiteralStructType([_LLVM[kind]] * 4), [_I64])
+        found = builder.call(ir.InlineAsm(four, code, constraint), [address])
+        parts = [builder.extract_value(found, i) for i in range(4)]
+        return context.make_tuple(builder, signature.return_type, parts)
+
+    return types.UniTuple(kind, 4)(pointer, index), emit
+
+
 GLOBALS: dict[str, Any] = {
     "cuda": cuda,
     "libdevice": libdevice,
@@ -136,5 +202,9 @@ GLOBALS: dict[str, Any] = {
     "truncated64": truncated64,
     "least": least,
     "greatest": greatest,
+    "load_system": load_system,
+    "store_system": store_system,
+    "nanoseconds": nanoseconds,
+    "four_at": four_at,
     **FUNCTIONS,
 }  #: what a kernel's text may name

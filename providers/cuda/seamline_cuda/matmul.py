@@ -21,7 +21,16 @@ from seamline_cuda.addends import spread
 from seamline_cuda.matrices import Factor, Multiplied, multiplied
 from seamline_cuda.works import LIBRARY, Matrix, Work
 
-__all__ = ["CONTRIB", "add_to", "gemm", "matmul", "matrices_of", "unfit", "unfit_gemm"]
+__all__ = [
+    "CONTRIB",
+    "add_to",
+    "c_steps",
+    "gemm",
+    "matmul",
+    "matrices_of",
+    "unfit",
+    "unfit_gemm",
+]
 
 CONTRIB = "com.microsoft"
 LIMIT = 1 << 31  #: rows, columns and depth are counted in 32 bits by the library
@@ -75,8 +84,8 @@ def unfit_gemm(node: NodeView) -> str | None:
     c, found = node.tensor(2), matrices_of(node)
     if c is None or found is None or not c.is_sized:
         return None
-    sizes = (1,) * (2 - len(c.sizes)) + c.sizes
-    if len(sizes) > 2 or sizes[0] not in (1, found.rows) or sizes[1] not in (1, found.columns):  # fmt: skip
+    wide = zip(c.sizes[::-1], (found.columns, found.rows), strict=False)
+    if len(c.sizes) > 2 or any(size not in (1, whole) for size, whole in wide):
         return (
             f"its C is {c}, which does not broadcast to [{found.rows}, {found.columns}]"
         )
@@ -114,7 +123,7 @@ def _gemm(call: Call, found: Multiplied) -> Iterator[Work]:
     a, b, c, y = call.inputs[0], call.inputs[1], call.input(2), call.outputs[0]
     beta = call.attr("beta", 1.0) if c is not None else 0.0
     shape, dtype = (found.rows, found.columns), y.kind.dtype
-    steps = _steps(c.kind.sizes) if c is not None else (0, 0)
+    steps = c_steps(c.kind.sizes) if c is not None else (0, 0)
     place = c.address if c is not None and beta else 0
     if not found.depth:
         yield spread(dtype, place, y.address, shape, steps, factor=beta)
@@ -134,7 +143,7 @@ def _gemm(call: Call, found: Multiplied) -> Iterator[Work]:
         yield attrs.evolve(work, beta=beta)
 
 
-def _steps(sizes: Sequence[int]) -> tuple[int, int]:
+def c_steps(sizes: Sequence[int]) -> tuple[int, int]:
     """Give the elements of C from one row of the result to the next, and one column."""
     rows, columns = ((1,) * (2 - len(sizes)) + tuple(sizes))[-2:]
     return (columns if rows > 1 else 0), (1 if columns > 1 else 0)

@@ -7,6 +7,7 @@ from typing import Any
 import attrs
 
 from seamline import dlpack
+from seamline.device_tensor import DeviceTensor
 from seamline.errors import ContractError, ResidencyError
 from seamline.off_host import OffHost
 from seamline.provider import Array, Buffer, Device, Gauges, View
@@ -14,6 +15,7 @@ from seamline.tensors import TensorType, nbytes_of, numpy_dtype
 from seamline_cuda.arena import Arena
 from seamline_cuda.complaints import Complaints
 from seamline_cuda.device import Gpu
+from seamline_cuda.driver import call
 from seamline_cuda.gate import GATE, Gate
 from seamline_cuda.transfers import Transfers
 from seamline_cuda.virtual_memory import CudaVirtualMemory
@@ -201,6 +203,39 @@ class CudaMemory:
         view = self._like(source, target)
         self.transfers.read(view.address, target)
         self.complaints.check()
+
+    @property
+    def takes_tensors(self) -> bool:
+        """Say that other libraries' tensors can be fed to it."""
+        return True
+
+    def take(self, target: View, source: DeviceTensor) -> None:
+        """
+        Copy somebody else's tensor on the device, after their work and before their next.
+
+        Raises
+        ------
+        CudaError
+            The driver refused it, or work before it failed.
+        RecordingError
+            The calling thread captures.
+        """
+        view = self.checked(target)
+        self.gate.legal("takes a tensor")
+        self.gpu.usable()
+        with self.gate.memory_call("a tensor that was fed"), self.gpu.here():
+            if source.stream is not None:
+                self.gpu.wait_for(source.stream)
+            if view.nbytes:
+                name = "cuMemcpyDtoDAsync"
+                call(name, view.address, source.address, view.nbytes, self.gpu.compute.handle)  # fmt: skip
+            self.gpu.let_wait(_LEGACY if source.stream is None else source.stream)
+
+    def fetch(self, source: DeviceTensor, target: Array) -> None:
+        """Copy somebody else's tensor to the host, once their work is done."""
+        if source.stream is not None:
+            self.gpu.wait_for(source.stream)
+        self.transfers.read(source.address, target)
 
     def synchronize(self) -> None:
         """

@@ -13,15 +13,13 @@ else all lanes of a warp would meet in one bank.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from seamline_cuda.device_kernel import DeviceKernel
 from seamline_cuda.elements import STORED
 from seamline_cuda.kernel_text import position
+from seamline_cuda.loops import looped
 
 __all__ = ["EDGE", "THREADS", "move", "transposed"]
 
-_AT_ONCE = 4  # elements that a thread has under way
 THREADS = 256
 _WARPS, _LANES = THREADS // 32, 32
 
@@ -47,34 +45,27 @@ def move(width: int, rank: int, flat: tuple[bool, bool]) -> DeviceKernel:
     steps = [f"{side}{axis}" for side in sides for axis in range(rank)]
     name = f"move_{rank}_{''.join(sides)}"
     lines = [f"def {name}({', '.join(['source', 'target', 'n', *numbers, *steps])}):"]
-    lines += ["    i = cuda.grid(1)", "    step = cuda.gridsize(1)"]
-    places = [_place(side, rank, lies) for side, lies in zip("st", flat, strict=True)]
-    lines += _loop(places, rank if sides else 0, _AT_ONCE)
-    lines += _loop(places, rank if sides else 0, 1)
+    taken = rank if sides else 0
+
+    def load(u: str) -> list[str]:
+        place = _place("s", rank, flat[0], u)
+        return [*position(f"i{u}", taken, u), f"x{u} = source[{place}]"]
+
+    def store(u: str) -> list[str]:
+        return [f"target[{_place('t', rank, flat[1], u)}] = x{u}"]
+
+    lines += looped(load, store)
     stored = STORED[width]
     signature = [f"{stored}*", f"{stored}*", "int64"]
     signature += ["uint32"] * len(numbers) + ["int32"] * len(steps)
     return DeviceKernel(name, "\n".join(lines) + "\n", tuple(signature))
 
 
-def _place(side: str, rank: int, flat: bool) -> str:
-    """Give the expression of an element's place; MARK stands for which element."""
+def _place(side: str, rank: int, flat: bool, u: str) -> str:
+    """Give the expression of an element's place."""
     if flat:
-        return "iMARK"
-    return " + ".join(f"np.int32(at{a}_MARK) * {side}{a}" for a in range(rank))
-
-
-def _loop(places: Sequence[str], rank: int, at_once: int) -> list[str]:
-    source, target = places
-    body = []
-    for u in range(at_once):
-        body.append(f"i{u} = i + {u} * step" if u else "i0 = i")
-        body += position(f"i{u}", rank, str(u))
-        body.append(f"x{u} = source[{source.replace('MARK', str(u))}]")
-    body += [f"target[{target.replace('MARK', str(u))}] = x{u}" for u in range(at_once)]
-    body.append(f"i += {at_once} * step")
-    ahead = f"i + {at_once - 1} * step" if at_once > 1 else "i"
-    return [f"    while {ahead} < n:", *(f"        {line}" for line in body)]
+        return f"i{u}"
+    return " + ".join(f"np.int32(at{a}_{u}) * {side}{a}" for a in range(rank))
 
 
 def transposed(width: int, rank: int) -> DeviceKernel:

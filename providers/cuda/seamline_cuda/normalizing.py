@@ -22,10 +22,10 @@ from seamline.kernel import Call
 from seamline.kernel_table import KernelTable
 from seamline.provider import NodeView, View
 from seamline_cuda.accumulating import Wide, wide_of
-from seamline_cuda.broadcasting import Layout
 from seamline_cuda.claiming import rows_fit, sizes_of
 from seamline_cuda.elements import ELEMENTS
-from seamline_cuda.folds import Folds, taken_apart
+from seamline_cuda.folds import Folds
+from seamline_cuda.row_operands import RowOperands
 from seamline_cuda.row_programs import Fold, RowProgram, summed
 from seamline_cuda.row_works import row_work, workspace_of
 from seamline_cuda.works import Work
@@ -106,55 +106,13 @@ def _inverse(wide: Wide, count: str) -> str:
     return f"inverse = {wide.number(1.0)} / {root}"
 
 
-# --- what a node reads beside its rows ----------------------------------------------
-
-
-@attrs.define
-class _Writer:
-    """Gathers what a node's program reads and writes: parameters, and their values."""
-
-    wide: Wide
-    parameters: list[tuple[str, str]] = attrs.field(factory=list)
-    values: list[float] = attrs.field(factory=list)
-
-    def added(self, name: str, kind: str, value: float) -> None:
-        """Add a parameter."""
-        self.parameters.append((name, kind))
-        self.values.append(value)
-
-    def place(self, name: str, view: View) -> Wide:
-        """Add the address of a value; give how it is computed with."""
-        wide = attrs.evolve(wide_of(view.kind.dtype), kind=self.wide.kind)
-        self.added(name, wide.pointer, view.address)
-        return wide
-
-    def spread(
-        self, name: str, view: View, shape: Sequence[int], index: str
-    ) -> list[str]:
-        """
-        Give the lines that load, as ``name``, what broadcasts to a shape, by an index over it.
-        """
-        wide = self.place(f"p_{name}", view)
-        layout = Layout.of(shape, [view.shape])
-        where = {"flat": index, "single": "0"}.get(layout.form(0), f"{name}_at{{u}}")
-        lines = []
-        if layout.form(0) == "strided":
-            sizes, steps = layout.sizes, layout.strides[0]
-            for axis, size in enumerate(sizes[1:], 1):
-                self.added(f"{name}_size{axis}", "uint32", size)
-            for axis, step in enumerate(steps):
-                self.added(f"{name}_step{axis}", "int64", step)
-            lines = taken_apart(index, name, len(sizes), where, f"_{name}{{u}}")
-        return [*lines, f"{name}{{u}} = {wide.load(f'p_{name}[{where}]')}"]
-
-
 def _program(
     form: Form, call: Call, folds: Folds, axis: int
 ) -> tuple[RowProgram, list[float]]:
     """Write a node's program, and give the values of its parameters."""
     node, x, y = call.view, call.inputs[0], call.outputs[0]
     wide = wide_of(x.kind.dtype)
-    made = _Writer(wide)
+    made = RowOperands(wide)
     made.place("x", x)
     out = made.place("y", y)
     made.added(
@@ -195,7 +153,7 @@ def _under(
     return (inside, "j{u}") if len(own) <= len(inside) else (tuple(shape), "at{u}")
 
 
-def _sum(form: Form, call: Call, made: _Writer) -> list[str]:
+def _sum(form: Form, call: Call, made: RowOperands) -> list[str]:
     """Add what comes before the normalization, and round as the sum's element type does."""
     lines, shape = [], call.inputs[0].shape
     for name, index in (("skip", form.skip), ("bias", form.bias)):

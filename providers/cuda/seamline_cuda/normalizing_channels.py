@@ -1,5 +1,5 @@
 """
-Normalization of groups of channels, of axes by their norm, and by statistics that are given.
+Normalization of groups of channels, and of channels by statistics that are given.
 
 GroupNormalization has a row for each group: its channels lie together, so a row is one
 stretch of memory. InstanceNormalization is that with a group for each channel.
@@ -16,9 +16,9 @@ from seamline.kernel_table import KernelTable
 from seamline.provider import NodeView
 from seamline_cuda.accumulating import Wide, wide_of
 from seamline_cuda.claiming import rows_fit, sizes_of
-from seamline_cuda.folds import Folds, axes_within
+from seamline_cuda.folds import Folds
 from seamline_cuda.normalizing import layer_folds
-from seamline_cuda.row_programs import RowProgram, summed
+from seamline_cuda.row_programs import RowProgram
 from seamline_cuda.row_works import row_work, workspace_of
 from seamline_cuda.works import Work
 
@@ -188,63 +188,11 @@ def _by_batch(call: Call) -> Sequence[Work]:
     return row_work(program, Folds.of((count,), (0,)), values, call) if count else []
 
 
-# --- axes by their norm -------------------------------------------------------------
-
-
-def _norm_axes(node: NodeView, rank: int) -> tuple[int, ...] | None:
-    if node.op_type == "LpNormalization":
-        return axes_within((int(node.attributes.get("axis", -1)),), rank)
-    return axes_within(tuple(node.attributes.get("axes", (0, 2, 3))), rank)
-
-
-def _norm_folds(node: NodeView) -> Folds | None:
-    sizes = sizes_of(node, 0)
-    axes = _norm_axes(node, len(sizes)) if sizes is not None else None
-    return None if sizes is None or axes is None else Folds.of(sizes, axes)
-
-
-def _unfit_norm(node: NodeView) -> str | None:
-    if reason := rows_fit(node):
-        return reason
-    x = node.tensor(0)
-    rank = len(x.shape or ()) if x is not None else 0
-    if _norm_axes(node, rank) is None:
-        return f"an axis is outside of rank {rank}"
-    if node.attributes.get("p", 2) not in (1, 2):
-        return f"p is {node.attributes['p']}; 1 and 2 would be accepted"
-    return None
-
-
-def _by_norm(call: Call) -> Sequence[Work]:
-    node, folds = call.view, _norm_folds(call.view)
-    x, y = call.inputs[0], call.outputs[0]
-    assert folds is not None
-    wide = wide_of(x.kind.dtype)
-    if node.op_type == "LpNormalization":
-        one = int(node.attributes.get("p", 2)) == 1
-        term = wide.call("fabsf", "x{u}") if one else "x{u} * x{u}"
-        norm = "norm = s" if one else f"norm = {wide.call('fsqrt_rn', 's')}"
-        passes = (summed("s", wide.kind, term, (norm,)),)
-        # Of a row of zeros the norm is zero, and ONNX gives zeros.
-        value = f"(x{{u}} / norm if norm != {wide.number(0.0)} else {wide.number(0.0)})"
-    else:
-        mean, squares = layer_folds(wide)
-        root = wide.call("fsqrt_rn", f"s / np.{wide.kind}(n)")
-        deviation = f"deviation = {root} + {wide.number(1e-9)}"
-        term = "(x{u} - mean) * (x{u} - mean)"
-        passes = (mean, summed("s", wide.kind, term, (deviation,)))
-        value = "(x{u} - mean) / deviation"
-    program = RowProgram(
-        node.op_type.lower(), (("x", wide.pointer), ("y", wide.pointer)), (("x", wide.kind),),
-        (f"x{{u}} = {wide.load('x[at{u}]')}",), passes,
-        write=(f"y[at{{u}}] = {wide.store(value)}",),
-    )  # fmt: skip
-    return row_work(program, folds, (x.address, y.address), call)
+# --- the table ----------------------------------------------------------------------
 
 
 def _space(node: NodeView) -> int:
-    grouped = node.op_type in ("GroupNormalization", "InstanceNormalization")
-    folds = _group_folds(node) if grouped else _norm_folds(node)
+    folds = _group_folds(node)
     return workspace_of(folds, 2) if folds is not None else 0
 
 
@@ -253,8 +201,6 @@ def add_to(table: KernelTable) -> None:
     for op_type, since, function, unfit in (
         ("GroupNormalization", 18, _grouped, _unfit_groups),
         ("InstanceNormalization", 6, _grouped, _unfit_groups),
-        ("LpNormalization", 1, _by_norm, _unfit_norm),
-        ("MeanVarianceNormalization", 9, _by_norm, _unfit_norm),
         ("BatchNormalization", 7, _by_batch, _unfit_batch),
     ):
         batch = op_type == "BatchNormalization"

@@ -22,6 +22,13 @@ _OPTIONS = (
         "bytes of device pages kept between two uses",
         minimum=0,
     ),
+    Option(
+        "answer_deadline",
+        float,
+        10.0,
+        "seconds that a recording waits for the host",
+        minimum=0,
+    ),
     Option("tf32", bool, False, "round factors of float32 products to 10 bits"),
 )
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from seamline.errors import RecordingError
+from seamline.forms import ChainSpec, FormPrice
 from seamline.kernels import KernelProvider, KernelSegment
 from seamline.provider import (
     BuildContext,
@@ -12,12 +14,17 @@ from seamline.provider import (
     Executable,
     Memory,
     NodeView,
+    Recording,
     Refusal,
     SegmentSpec,
+    VirtualMemoryError,
 )
 from seamline_cuda import blaslt
+from seamline_cuda.chain import record_chain
 from seamline_cuda.compiler import counts, folder
 from seamline_cuda.device import Gpu
+from seamline_cuda.errors import CudaError
+from seamline_cuda.form_prices import PRICES
 from seamline_cuda.loading import Loader
 from seamline_cuda.memory import CudaMemory
 from seamline_cuda.products import Products
@@ -36,7 +43,8 @@ class CudaProvider(KernelProvider):
     options
         ``device_id``; ``gpu_mem_limit``, bytes that it may own, 0 for all that there is;
         ``pool_bytes``, bytes of pages kept between two uses; ``tf32``, whether factors of
-        float32 products may be rounded to 10 bits of mantissa.
+        float32 products may be rounded to 10 bits of mantissa; ``answer_deadline``,
+        seconds that a recording waits for the host.
 
     Raises
     ------
@@ -60,6 +68,7 @@ class CudaProvider(KernelProvider):
             self._products = Products(self._memory)
             self._unmade = blaslt.missing()
             self._apart: dict[str, str] = {}
+            self._patience = float(chosen.get("answer_deadline", 10.0))
         except BaseException:
             self.gpu.close()
             raise
@@ -84,6 +93,24 @@ class CudaProvider(KernelProvider):
             memory=self._memory, loader=self._loader, products=self._products,
             apart=self._apart,
         )  # fmt: skip
+
+    def forms(self) -> Sequence[FormPrice]:
+        """Give the forms of excursions, with their prices on such a device."""
+        return PRICES
+
+    def record_chain(self, chain: ChainSpec) -> Recording:
+        """Record segments as one graph, the host's work between them."""
+        self.gpu.usable()
+        try:
+            return record_chain(self._memory, self._loader, chain, self._patience)
+        except (CudaError, VirtualMemoryError) as error:
+            self.gpu.usable()
+            # One by one its segments need nothing of what could not be had.
+            raise RecordingError(
+                f"what its excursions need: {error}",
+                provider=self.name,
+                segment=chain.name,
+            ) from error
 
     def facts(self) -> Mapping[str, object]:
         """

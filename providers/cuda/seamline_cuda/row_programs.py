@@ -83,6 +83,9 @@ class RowProgram:
         Lines of an element, after all folds.
     result
         Lines of the row, run by one thread, after all folds.
+    turns
+        The parameter that says how often the folds are made, where it is not once;
+        ``turn`` counts. Several blocks cannot share such a row.
     """
 
     name: str
@@ -93,6 +96,7 @@ class RowProgram:
     before: tuple[str, ...] = ()
     write: tuple[str, ...] = ()
     result: tuple[str, ...] = ()
+    turns: str = ""
 
     @property
     def states(self) -> tuple[State, ...]:

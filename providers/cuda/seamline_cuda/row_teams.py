@@ -28,7 +28,7 @@ __all__ = ["HELD", "Team", "merged", "team_for"]
 HELD = 8  #: elements that a thread keeps in registers between passes, at most
 _BUSY = 264  # blocks that keep a large device busy: two on each multiprocessor
 _PART = 4096  # elements of a part of a row, at least: less is not worth a launch
-_THREADS = 1024
+_THREADS = 512  # of a block: each may then have 128 registers
 _SIDE = 32  # rows side by side that a tall block takes: a warp's
 
 
@@ -93,7 +93,7 @@ def _across(rows: int, length: int) -> Team:
     threads = _power(min(max(rows, 32), 256))
     if length <= 16 or rows >= 256 * _BUSY:
         return _shared(rows, length, Team("alone", 1, threads, 0))
-    lanes = min(_power(-(-length // HELD)), 32)
+    lanes = min(_power(-(-length // HELD)), _THREADS // _SIDE)
     return _shared(rows, length, Team("tall", lanes, lanes * _SIDE, 0))
 
 

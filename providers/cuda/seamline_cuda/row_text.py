@@ -88,6 +88,8 @@ class RowText:
         lines = []
         for fold in self.program.folds[taken:]:
             lines += [*self._pass(fold), *merged(fold, self.team), *fold.after]
+        if self.program.turns:
+            lines = [f"for turn in range({self.program.turns}):", *_inside(lines)]
         lines += self._elements(self.program.write) if self.program.write else []
         if self.program.result:
             first = "live and lane == 0" + (" and mine == 0" if parted else "")

@@ -78,7 +78,7 @@ def parts_work(
     team = _team(folds)
     kernel = RowText(program, team, folds.ranks, folds.parameters()).kernels()[0]
     given = _given(program, folds, arguments, call)
-    return _launched(team, kernel, given, folds.rows), int(given[-1])
+    return _launched(team, kernel, given, folds.rows), _left(call)
 
 
 def _given(
@@ -92,10 +92,14 @@ def _given(
     given = (*arguments, folds.rows, folds.length, *folds.numbers())
     if team.parts == 1:
         return given
-    size, space = folds.rows * team.parts * _WORD, call.workspace
-    start = space.address if space is not None else 0  # nothing is left without passes
-    left = [start + i * size for i in range(len(program.states))]
+    size = folds.rows * team.parts * _WORD
+    left = [_left(call) + i * size for i in range(len(program.states))]
     return (*given, team.parts, team.part, *left)
+
+
+def _left(call: Call) -> int:
+    """Give where parts of rows are left: the workspace, which no passes need none of."""
+    return int(call.workspace.address) if call.workspace is not None else 0
 
 
 def _team(folds: Folds) -> Team:

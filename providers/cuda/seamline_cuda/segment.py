@@ -11,11 +11,11 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, TypeAlias
 
 import attrs
 
-from seamline.errors import BuildError, KernelError, RecordingError
+from seamline.errors import BuildError, KernelError
 from seamline.kernel import Call
 from seamline.kernels import KernelSegment
 from seamline.provider import Array, NodeView, Recording, View
@@ -27,7 +27,7 @@ from seamline_cuda.host_values import HostValues
 from seamline_cuda.loading import Copy, Launch, Loader
 from seamline_cuda.memory import CudaMemory, CudaView
 from seamline_cuda.products import Product, Products
-from seamline_cuda.recording import CudaRecording
+from seamline_cuda.recording import CudaRecording, Held, captured
 from seamline_cuda.table import is_elementwise
 from seamline_cuda.works import Complaint, CopyWork, KernelWork, ProductWork, Work
 
@@ -202,10 +202,11 @@ class CudaSegment(KernelSegment):
         """
         with self.taken(), self.memory.gpu.here():
             self._refresh()
-            self._submit()
+            self.submit()
         return None
 
-    def _submit(self, capture: Capturing | None = None) -> None:
+    def submit(self, capture: Capturing | None = None) -> None:
+        """Submit every launch, or record it; the device is the thread's."""
         node = self.spec.nodes[0]
         try:
             for node, launch in self._steps:
@@ -257,28 +258,15 @@ class CudaSegment(KernelSegment):
         RecordingError
             Names the node whose launch did what cannot be recorded.
         """
-        memory = self.memory
-        with self.taken(), memory.gpu.here():
-            self._refresh()
-        with (
-            self.taken(),
-            memory.gate.capture(self.spec.name) as capture,
-            memory.gpu.here(),
-        ):
-            try:
-                with memory.gpu.compute.captured() as made:
-                    self._submit(capture)
-            except RecordingError:
-                raise
-            except Exception as error:
-                self._refuse(capture.node, f"its launch failed: {error}", error)
-            made[0].upload(memory.gpu.compute)
-            return CudaRecording(self, made[0], self.binding)
+        with self.taken():
+            self.ready()
+            graph = captured(self.memory, self.spec.name, self.submit)
+            return CudaRecording(Held.of(self), graph)
 
-    def _refuse(self, node: str, why: str, cause: Exception) -> NoReturn:
-        raise RecordingError(
-            why, provider=self.provider, segment=self.spec.name, node=node
-        ) from cause
+    def ready(self) -> None:
+        """Make the launches that a recording is to hold; its addresses are taken."""
+        with self.memory.gpu.here():
+            self._refresh()
 
     # -- the rest ------------------------------------------------------------------------
 

@@ -61,12 +61,15 @@ class Stacks:
         ]
         longest = sizes.index(max(sizes))
         others = [axis for axis in range(len(sizes)) if axis != longest]
-        starts = [
-            tuple(
-                sum(at * steps[axis][k] for at, axis in zip(place, others, strict=True))
-                for k in range(3)
+        starts = []
+        for place in itertools.product(*(range(sizes[axis]) for axis in others)):
+            each = [
+                [at * step for step in steps[axis]]
+                for at, axis in zip(place, others, strict=True)
+            ]
+            first, second, third = (
+                sum(column) for column in zip((0, 0, 0), *each, strict=True)
             )
-            for place in itertools.product(*(range(sizes[axis]) for axis in others))
-        ]
+            starts.append((first, second, third))
         a_step, b_step, step = steps[longest]
         return cls(sizes[longest], a_step, b_step, tuple(starts), step)

@@ -63,10 +63,6 @@ class _Slot:
     way: str = ""
     nbytes: int = 0
 
-    def close(self) -> None:
-        self.begun.close()
-        self.done.close()
-
 
 @attrs.define(eq=False)
 class Transfers:
@@ -245,9 +241,11 @@ class Transfers:
             for index in range(_SLOTS):
                 place = start + index * self.slot
                 raw = (ctypes.c_uint8 * self.slot).from_address(place)
-                begun, done = Event.open(timed=True), Event.open(timed=True)
+                begun = Event.open(timed=True)
+                stack.callback(begun.close)
+                done = Event.open(timed=True)
+                stack.callback(done.close)
                 slots.append(_Slot(place, np.ctypeslib.as_array(raw), begun, done))
-                stack.callback(slots[-1].close)
             self._slots = slots
             self._stack = stack.pop_all()
 

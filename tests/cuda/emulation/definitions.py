@@ -10,6 +10,7 @@ into :data:`~tests.cuda.emulation.names.COLLECTIVE` as well.
 from __future__ import annotations
 
 import math
+import time
 
 import ml_dtypes
 import numpy as np
@@ -64,6 +65,21 @@ def _bits(kind):
     return lambda x: kind(x).view(np.uint16)
 
 
+def _load_system(words, index):
+    time.sleep(0)  # the host is another thread, which is to come to its answer
+    return words[index]
+
+
+def _store_system(words, index, value):
+    words[index] = value
+
+
+def _four_at(pointer, index):
+    address = pointer.address + 4 * int(index)
+    assert address % 16 == 0, "a load of 16 bytes from an odd address"
+    return tuple(pointer[index + n] for n in range(4))
+
+
 def _whole_power(base, exponent):
     if exponent < 0:
         found = {1: 1, -1: (-1) ** (int(exponent) % 2)}.get(int(base), 0)
@@ -88,4 +104,8 @@ PLAIN = {
     "truncated64": lambda a, b: np.int64(_towards_zero(a, b)),
     "least": lambda a, b: a if (a < b or a != a) else b,
     "greatest": lambda a, b: a if (a > b or a != a) else b,
+    "load_system": _load_system,
+    "store_system": _store_system,
+    "nanoseconds": lambda: np.int64(time.perf_counter_ns()),
+    "four_at": _four_at,
 }  # fmt: skip

@@ -60,6 +60,11 @@ class EmulatedDriver(Contexts, PageCalls, Copies, Launches, Submissions):
         with self._lock:
             self._failures[name] = (self.calls[name] + nth, getattr(Code, code))
 
+    def clear(self):
+        """Make nothing fail any more."""
+        with self._lock:
+            self._failures.clear()
+
     def left(self):
         """Count what was opened and not closed, by kind."""
         return self.state.left()
@@ -97,6 +102,8 @@ class EmulatedDriver(Contexts, PageCalls, Copies, Launches, Submissions):
             if nth == self.calls[name]:
                 del self._failures[name]
                 self.state.details[threading.get_ident()] = "made to fail"
+                if name == "cuStreamEndCapture":  # which ends it, whatever comes of it
+                    self.state.of("stream", given[0]).end()
                 return code, None
         try:
             if name not in _FREE:

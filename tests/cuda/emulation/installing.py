@@ -1,10 +1,11 @@
 """
 Puts the emulated driver where ``seamline_cuda`` calls NVIDIA's.
 
-The seam is three names: :func:`seamline_cuda.driver._driver`, which gives the bindings'
+The seam is four names: :func:`seamline_cuda.driver._driver`, which gives the bindings'
 module, the compiler that :mod:`seamline_cuda.loading` calls, in whose place a kernel's
 text itself becomes the image that is loaded, and :func:`seamline_cuda.blaslt._library`,
-which gives the bindings of cuBLASLt. Everything above is what runs on a GPU.
+which gives the bindings of cuBLASLt, and ``_by_ctypes`` of the driver, for one function
+that the bindings do not serve. Everything above is what runs on a GPU.
 """
 
 from __future__ import annotations
@@ -32,7 +33,12 @@ def install(seed=0):
     seamline_cuda.loading.compiled = _compiled
     made.blas = EmulatedLt(made.state)
     seamline_cuda.blaslt._library = lambda: made.blas
+    seamline_cuda.driver._by_ctypes = lambda name: _without_values(made, name)
     return made
+
+
+def _without_values(made, name):
+    return lambda *given: int(getattr(made, name)(*given)[0])
 
 
 @contextlib.contextmanager
@@ -44,8 +50,9 @@ def emulated(seed=0):
     """
     names = seamline_cuda.driver, seamline_cuda.loading, seamline_cuda.blaslt
     before = (
-        names[0]._driver, names[1].compiled, names[2]._library, dict(names[0]._state),
+        names[0]._driver, names[1].compiled, names[2]._library, names[0]._by_ctypes,
     )  # fmt: skip
+    state = dict(names[0]._state)
     made = install(seed)
     try:
         yield made
@@ -53,5 +60,6 @@ def emulated(seed=0):
         assert not left, f"not given back: {left}"
     finally:
         names[0]._driver, names[1].compiled, names[2]._library = before[:3]
-        names[0]._state.update(before[3])
+        names[0]._by_ctypes = before[3]
+        names[0]._state.update(state)
         made.close()

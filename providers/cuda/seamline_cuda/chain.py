@@ -1,0 +1,202 @@
+"""
+Segments and the host's work between them as one graph of the driver.
+
+An excursion is one kernel where all its values are small, see
+:mod:`seamline_cuda.mailbox`; larger values are copied by nodes of the graph before and
+after it. Where the driver is to call the host instead, all values are.
+
+The thread that replays launches the graph and then serves it: it works on the host's side
+and answers, until the last excursion is answered. What comes after that is in flight when
+a replay returns, as with any other recording.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+
+import attrs
+
+from seamline.errors import KernelError, RecordingError
+from seamline.forms import ChainSpec, HostWork
+from seamline.serving import Spent, following, serve
+from seamline_cuda.errors import CudaError
+from seamline_cuda.excursions import Excursions, given_back
+from seamline_cuda.gate import Capturing
+from seamline_cuda.loading import Loader
+from seamline_cuda.mail import CudaMail
+from seamline_cuda.memory import CudaMemory, CudaView
+from seamline_cuda.recording import Held, captured
+from seamline_cuda.segment import CudaSegment
+from seamline_cuda.streams import CudaGraph
+
+__all__ = ["CudaChain", "record_chain"]
+
+
+@attrs.define(eq=False)
+class CudaChain:
+    """
+    Implements :class:`~seamline.provider.Recording` for a chain.
+
+    Attributes
+    ----------
+    held
+        What the segments rest on.
+    views
+        Places that excursions read and write.
+    works
+        Name and work of each excursion.
+    """
+
+    name: str
+    memory: CudaMemory
+    mail: CudaMail
+    graph: CudaGraph | None
+    held: tuple[Held, ...]
+    views: tuple[CudaView, ...]
+    works: tuple[tuple[str, Callable[[], object]], ...]
+    times: Spent
+    words: tuple[int, ...]
+    _turn: threading.Lock = attrs.field(factory=threading.Lock, init=False)
+    _stamped: bool = False
+
+    def replay(self) -> None:
+        """
+        Launch what was recorded, and do the host's work as it is asked for.
+
+        Raises
+        ------
+        RecordingError
+            Something that it rests on no longer holds; nothing was run.
+        DeadlineError
+            The host's work took longer than the device waits; names its node.
+        RunError
+            A kernel or the host's work failed; the device is usable, unless it is lost.
+        """
+        memory, mail = self.memory, self.mail
+        with ExitStack() as stack:
+            self._take(stack)
+            memory.gate.legal("replays a recording")
+            graph = self._checked()
+            self._note()
+            if mail.is_late:
+                mail.abort()
+            first = mail.first
+            try:
+                with memory.gpu.here():
+                    graph.launch(memory.gpu.compute)
+            except CudaError as error:
+                memory.gpu.noticed(error)
+                raise KernelError(
+                    f"a replay: {error}", provider="cuda", segment=self.name
+                ) from error
+            serve(mail, first, self.works, self.times)
+            self._stamped = True
+            mail.first = following(first, len(self.works))
+            if mail.first < first:
+                memory.synchronize()
+                mail.reset()
+
+    def spent(self) -> Mapping[str, tuple[float, float]]:
+        """Give medians of each excursion; see :class:`~seamline.serving.Spent`."""
+        self._note()
+        return self.times.medians()
+
+    def close(self) -> None:
+        """
+        Give everything back once it is not in flight; a second call does nothing.
+
+        A replay of another thread is given up, and raises.
+        """
+        self.mail.is_open = False
+        with self._turn:
+            graph, self.graph = self.graph, None
+            gpu = self.memory.gpu
+            if graph is not None and gpu.is_open and not gpu.lost:
+                gpu.drain()
+                with gpu.here():
+                    graph.close()
+                given_back(self.memory, self.words)
+                self.mail.close()
+
+    def _take(self, stack: ExitStack) -> None:
+        if not self._turn.acquire(blocking=False):
+            raise KernelError(
+                "another thread replays it now; give each thread a program of its own",
+                provider="cuda",
+                segment=self.name,
+            )
+        stack.callback(self._turn.release)
+        for held in self.held:
+            stack.enter_context(held.segment.taken())
+
+    def _checked(self) -> CudaGraph:
+        if self.graph is None:
+            why = "it is closed"
+            raise RecordingError(why, provider="cuda", segment=self.name)
+        for held in self.held:
+            held.check()
+        for view in self.views:
+            if not view.buffer.is_open:
+                why = "a buffer that the host reads or writes was closed since"
+                raise RecordingError(why, provider="cuda", segment=self.name)
+        return self.graph
+
+    def _note(self) -> None:
+        """Take the times of the last replay, whose end is stamped after it returned."""
+        if self._stamped:
+            self._stamped = False
+            for index, (name, _) in enumerate(self.works):
+                begun, ended = self.mail.stamps(index)
+                if ended > begun:
+                    self.times.note_whole(name, (ended - begun) / 1000)
+
+
+def record_chain(
+    memory: CudaMemory, loader: Loader, chain: ChainSpec, patience: float
+) -> CudaChain:
+    """
+    Record a chain; nothing runs.
+
+    Parameters
+    ----------
+    patience
+        Seconds that the device waits for the host.
+
+    Raises
+    ------
+    RecordingError
+        Names the node whose launch cannot be recorded.
+    CudaError, VirtualMemoryError
+        What an excursion needs cannot be had. Nothing is kept of it.
+    """
+    segments = [part for part in chain.parts if isinstance(part, CudaSegment)]
+    if len(segments) + len(chain.works) != len(chain.parts):
+        why = "a part of it was not built by this provider"
+        raise RecordingError(why, provider="cuda", segment=chain.name)
+    with ExitStack() as stack:
+        for segment in segments:
+            stack.enter_context(segment.taken())
+            segment.ready()
+        with ExitStack() as undo:
+            made = Excursions(memory, loader, chain, patience, undo)
+            submits = {id(work): made.submits(work) for work in chain.works}
+
+            def submit(capture: Capturing) -> None:
+                for part in chain.parts:
+                    if isinstance(part, CudaSegment):
+                        part.submit(capture)
+                    elif isinstance(part, HostWork):
+                        capture.node = part.node
+                        for one in submits[id(part)]:
+                            one()
+
+            graph = captured(memory, chain.name, submit)
+            undo.pop_all()
+    return CudaChain(
+        chain.name, memory, made.mail, graph,
+        tuple([Held.of(segment) for segment in segments]), tuple(made.views),
+        tuple(made.hosts), Spent(tuple([work.name for work in chain.works])),
+        tuple(made.words),
+    )  # fmt: skip

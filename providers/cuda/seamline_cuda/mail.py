@@ -1,0 +1,256 @@
+"""
+What one recorded chain shares with the host: words, staged values, and who waits for whom.
+
+The memory is pinned and mapped, so that kernels reach it at the address that the host has
+for it. Both forms are served alike: the device asks for a turn, by a kernel that raises a
+word or by a function of the host that the driver calls, and goes on once that turn is
+answered. What the driver calls works on nothing itself; it hands the question to the thread
+that replays and waits, so that it can give up, and the stream with it go on.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+import attrs
+import numpy as np
+
+from seamline.errors import KernelError
+from seamline.provider import Array, Buffer
+from seamline.serving import waited
+from seamline.tensors import TensorType, nbytes_of, numpy_dtype
+from seamline_cuda.driver import call
+from seamline_cuda.errors import CudaError
+from seamline_cuda.mailbox import ABORTED, ANSWERED, ASKED, LATE
+from seamline_cuda.memory import CudaMemory
+
+__all__ = ["CudaMail"]
+
+_MAPPED = 2  #: CU_MEMHOSTALLOC_DEVICEMAP
+_LINE = 128  # bytes; what two sides write does not share one
+_WORDS = 4 * 96
+_CHECK = 2e-3  # seconds between two questions whether the device still works
+_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+@attrs.define(eq=False)
+class CudaMail:
+    """
+    Implements :class:`~seamline.serving.Mail` over memory that a GPU and the host share.
+
+    Attributes
+    ----------
+    patience
+        Seconds that the device waits for an answer.
+    shared, times
+        Addresses of the shared words and of the stamps.
+    own
+        Two words of the device.
+    first
+        The turn of the present replay's first excursion.
+    """
+
+    memory: CudaMemory
+    name: str
+    patience: float
+    shared: int = 0
+    times: int = 0
+    own: Any = None
+    first: int = 1
+    is_open: bool = True
+    _buffer: Buffer | None = None
+    _used: int = 0
+    _room: int = 0
+    _asked: Any = None
+    _answered: Any = None
+    _late: Any = None
+    _rung: int = 0
+    _said: int = 0
+    _given_up: bool = False
+    _called: set[int] = attrs.field(factory=set, init=False)
+    _bell: threading.Condition = attrs.field(factory=threading.Condition, init=False)
+    _kept: list[Any] = attrs.field(factory=list, init=False)
+
+    @classmethod
+    def open(
+        cls, memory: CudaMemory, name: str, kinds: list[TensorType], count: int, patience: float
+    ) -> CudaMail:  # fmt: skip
+        """
+        Take shared memory for a number of excursions and for values of these types.
+
+        Raises
+        ------
+        CudaError, VirtualMemoryError
+            There is none. Nothing is kept of what was taken before.
+        """
+        made = cls(memory, name, patience)
+        staged = sum(_rounded(nbytes_of(kind)) for kind in kinds)
+        made._room = _rounded(_WORDS) + _rounded(16 * count) + staged
+        with ExitStack() as stack:
+            with memory.gpu.here():
+                made.shared = int(call("cuMemHostAlloc", made._room, _MAPPED))
+            stack.callback(made._give_back)
+            made._buffer = memory.allocate(8)
+            stack.callback(made._buffer.close)
+            made.own = memory.view(made._buffer, 0, TensorType("uint32", (2,)))
+            ctypes.memset(made.shared, 0, made._room)
+            made.times = made.shared + _rounded(_WORDS)
+            made._used = _rounded(_WORDS) + _rounded(16 * count)
+            made._asked, made._answered, made._late = (
+                ctypes.c_uint32.from_address(made.shared + 4 * word)
+                for word in (ASKED, ANSWERED, LATE)
+            )
+            made.reset()
+            stack.pop_all()
+        return made
+
+    def staged(self, kind: TensorType) -> tuple[int, Array]:
+        """Give room for a value: its address, and the same as an array."""
+        address, size = self.shared + self._used, nbytes_of(kind)
+        self._used += _rounded(size)
+        raw = (ctypes.c_uint8 * max(size, 1)).from_address(address)
+        flat = np.ctypeslib.as_array(raw)[:size]
+        return address, flat.view(numpy_dtype(kind.dtype)).reshape(kind.sizes)
+
+    def stamps(self, index: int) -> tuple[int, int]:
+        """Give when an excursion last began and ended, in the device's nanoseconds."""
+        pair = (ctypes.c_int64 * 2).from_address(self.times + 16 * index)
+        return pair[0], pair[1]
+
+    def _stamp(self, index: int, end: int) -> None:
+        """Note now where no kernel does: copies before and after are then not in it."""
+        place = self.times + 16 * index + 8 * end
+        ctypes.c_int64.from_address(place).value = time.perf_counter_ns()
+
+    # -- the host's side -----------------------------------------------------------------
+
+    def wait(self, turn: int) -> None:
+        """Wait until a kernel, or the driver, asks for a turn."""
+        self._check_open()
+        if turn - self.first not in self._called:
+            waited(lambda: self._asked.value == turn, self._check)
+            return
+        with self._bell:  # the driver's thread needs the interpreter to ask
+            while not self._bell.wait_for(lambda: self._rung == turn, _CHECK):
+                self._check()
+
+    def answer(self, turn: int) -> None:
+        """Let the device go on."""
+        self._answered.value = turn
+        with self._bell:
+            self._said = turn
+            self._bell.notify_all()
+
+    def abort(self) -> None:
+        """
+        Let the device skip what is left, and wait until it is idle.
+
+        Raises
+        ------
+        DeadlineError
+            It had given up by itself before.
+        """
+        self._answered.value = ABORTED
+        with self._bell:
+            self._given_up = True
+            self._bell.notify_all()
+        self.memory.gpu.drain()
+        if not self.memory.gpu.lost:
+            self.reset()
+        self.memory.complaints.check()
+
+    def reset(self) -> None:
+        """Begin anew at the first turn; the device is idle."""
+        self.first, self._rung, self._said, self._given_up = 1, 0, 0, False
+        self._asked.value = self._answered.value = self._late.value = 0
+        self.memory.write(self.own, np.array([1, 0], np.uint32))
+
+    @property
+    def is_late(self) -> bool:
+        """Tell whether a kernel has given up waiting, after the last answer."""
+        return bool(self._late.value) or self._given_up
+
+    def _check_open(self) -> None:
+        if not self.is_open:
+            raise KernelError(
+                "its recording was closed while it was replayed",
+                provider="cuda",
+                segment=self.name,
+            )
+
+    def _check(self) -> None:
+        self._check_open()
+        gpu = self.memory.gpu
+        try:
+            with gpu.here():
+                is_idle = gpu.compute.is_idle()
+        except CudaError as error:
+            gpu.noticed(error)
+            raise KernelError(
+                f"a replay: {error}", provider="cuda", segment=self.name
+            ) from error
+        if is_idle:
+            self.memory.complaints.check()
+            raise KernelError(
+                "the device ended a replay without asking the host",
+                provider="cuda",
+                segment=self.name,
+            )
+
+    # -- what the driver calls -----------------------------------------------------------
+
+    def function(self, index: int, late: Callable[[], object]) -> int:
+        """
+        Give the address of a function that asks for an excursion and waits.
+
+        Parameters
+        ----------
+        late
+            Called where the host did not answer in time.
+        """
+
+        def ask(_: object) -> None:
+            turn = self.first + index
+            self._stamp(index, 0)
+            with self._bell:
+                if self._given_up:
+                    return
+                self._rung = turn
+                self._bell.notify_all()
+                if self._bell.wait_for(lambda: self._is_over(turn), self.patience):
+                    self._stamp(index, 1)
+                    return
+                self._given_up = True
+            late()
+
+        self._called.add(index)
+        kept = _CALLBACK(ask)
+        self._kept.append(kept)
+        return int(ctypes.cast(kept, ctypes.c_void_p).value or 0)
+
+    def _is_over(self, turn: int) -> bool:
+        return self._given_up or self._said == turn
+
+    # -- the end -------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Give the memory back; the device is idle. A second call does nothing."""
+        buffer, self._buffer = self._buffer, None
+        if buffer is not None:
+            try:
+                buffer.close()
+            finally:
+                self._give_back()
+
+    def _give_back(self) -> None:
+        with self.memory.gpu.here():
+            call("cuMemFreeHost", self.shared)
+
+
+def _rounded(nbytes: int) -> int:
+    return -(-max(nbytes, 1) // _LINE) * _LINE
