@@ -21,6 +21,7 @@ from seamline.session_options import (
     PRODUCTS_LEVEL,
     SessionOptions,
 )
+from seamline.states import State
 from seamline.tensors import TensorType, ValueType
 from seamline.unsupported import warn_unused
 
@@ -48,6 +49,7 @@ class Opening:
     seam_form: Any
     limits: Any
     programs: int
+    states: tuple[State, ...]
     settings: Any
     plugins: tuple[Any, ...]
     profile: SessionProfile
@@ -85,6 +87,8 @@ class Opening:
                     self.options.config_entries.get(PRODUCTS_LEVEL, "0")
                 ),
                 deadline=self.options.provider_deadline,
+                states=self.states,
+                dims=self.options.dimensions_by_name,
                 settings=self.settings,
                 plugins=self.plugins,
             )
@@ -148,11 +152,14 @@ def _annotations(graph: Graph) -> dict[str, str]:
 def declared_inputs(
     graph: Graph, opening: Opening
 ) -> tuple[dict[str, ValueType | None], dict[str, ValueType | None]]:
-    """Give the types of the inputs to feed, and of those that have a value of their own."""
+    """Give the types of inputs to feed, states left out, and of those that have a value of their own."""
     needed: dict[str, ValueType | None] = {}
     overridable: dict[str, ValueType | None] = {}
+    kept = {state.input for state in opening.states}
     by_axis = opening.sizes_by_denotation()
     for name in graph.inputs:
+        if name in kept:
+            continue
         kind = with_sizes(graph.types.get(name), opening.options.dimensions_by_name)
         kind = _with_axes(kind, by_axis.get(name, {}))
         (overridable if name in graph.overridable else needed)[name] = kind

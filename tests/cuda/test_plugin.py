@@ -53,6 +53,7 @@ def test_the_spec_has_options_with_defaults_and_onnx_runtimes_name():
         "gpu_mem_limit": 0,
         "deadline": 0.0,
         "pool_bytes": 256 << 20,
+        "answer_deadline": 10.0,
         "tf32": False,
     }
 
