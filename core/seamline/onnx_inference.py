@@ -140,6 +140,8 @@ def infer_by_onnx(
     """Give the outputs' types; where ONNX finds no shapes, what its signature says."""
     if node.op_type == "Slice" and node.since_version == 1 and not node.domain:
         return [_sliced(node, types.get(node.inputs[0]))]
+    if node.op_type == "GroupNormalization" and not node.domain:
+        return [types.get(node.inputs[0])]  # version 18 has no inference
     schema = _schema(node)
     given: dict[str, onnx.TypeProto] = {}
     data: dict[str, onnx.TensorProto] = {}

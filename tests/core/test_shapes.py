@@ -44,6 +44,12 @@ def test_sizes_replace_symbols():
     assert found.types["y"] == f32(7, 3)
 
 
+def test_an_operator_without_inference_has_the_type_of_what_it_normalizes():
+    text = """g (float[N, 6, L] x, float[2] w) => (y)
+        { y = GroupNormalization<num_groups = 2>(x, w, w) }"""
+    assert sized(text, x=(3, 6, 5), w=(2,)).types["y"] == f32(3, 6, 5)
+
+
 def test_a_declared_size_of_a_value_inside_is_not_believed():
     text = "g (float[N, 3] x) => (float[5, 3] y) { y = Neg(x) }"
     assert sized(text, x=(2, 3)).types["y"] == f32(2, 3)
