@@ -44,11 +44,16 @@ def groups_of(text, opset=23):
     return grouped(nodes, graph.outputs, is_elementwise)
 
 
-def run(text, feeds, at_once=None, opset=23):
-    """Run a model of elementwise nodes, group by group; give every value stored."""
+def run(text, feeds, at_once=None, opset=23, *, by_words=False):
+    """
+    Run a model of elementwise nodes, group by group; give every value stored.
+
+    ``by_words``: its places are such that four elements may go at once.
+    """
     values = dict(feeds)
     for group in groups_of(text, opset):
-        made = generated(group, at_once)
+        places = [0] * len((*group.loads, *group.stores)) if by_words else ()
+        made = generated(group, at_once, places)
         arrays = []
         for name in group.loads:
             arrays.append(_stored(np.ascontiguousarray(values[name])))
@@ -56,6 +61,12 @@ def run(text, feeds, at_once=None, opset=23):
             kind = next(k for n in group.nodes for o, k in zip(n.node.outputs, n.outputs, strict=True) if o == name)  # fmt: skip
             values[name] = np.zeros(kind.sizes, numpy_dtype(kind.dtype))
             arrays.append(_stored(values[name]))
+        arrays = [
+            array.view(np.uint64)
+            if kind == "uint64*" and array.itemsize == 2
+            else array
+            for kind, array in zip(made.kernel.signature, arrays, strict=False)
+        ]
         scope = dict(PLAIN)
         exec(made.kernel.text, scope)
         with np.errstate(all="ignore"):

@@ -78,6 +78,8 @@ FORMULAS = {
         y = BitShift<direction = "LEFT">(d, z) }""",
     "tests_and_types": """g (float[64] x, float16[64] h) => (float16[64] y) {
         a = IsNaN(x) b = IsInf(x) c = Or(a, b) d = CastLike(x, h) y = Where(c, h, d) }""",
+    "words": """g (float16[4,64] x, float16[64] b, float16[4,1] s) => (float16[4,64] y) {
+        t = Add(x, b) u = Mul(t, s) y = Gelu(u) }""",
     "doubles_by_functions": """g (double[64] x) => (double[64] y) {
         a = Exp(x) b = Tanh(a) c = Gelu(b) d = Sigmoid(c) y = Softplus(d) }""",
 }  # fmt: skip
@@ -100,7 +102,8 @@ def kernel_of(name):
     if name in MOVES:
         return MOVES[name]
     (group,) = groups_of(FORMULAS[name])
-    return generated(group).kernel
+    places = [0] * 4 if name == "words" else ()
+    return generated(group, places=places).kernel
 
 
 @pytest.mark.parametrize("name", [*MOVES, *FORMULAS])

@@ -13,6 +13,8 @@ steps that are arguments. Sizes are no part of the text, so one kernel serves al
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import attrs
 
 from seamline.provider import NodeView
@@ -21,6 +23,7 @@ from seamline_cuda.broadcasting import Layout
 from seamline_cuda.device_kernel import DeviceKernel
 from seamline_cuda.elements import ELEMENTS
 from seamline_cuda.kernel_text import KernelText
+from seamline_cuda.packing import packed
 
 __all__ = ["Generated", "Group", "generated", "kind_of"]
 
@@ -60,7 +63,7 @@ class Generated:
     kernel
         Takes the addresses of ``loads``, then of ``stores``, then ``numbers``.
     numbers
-        Elements, sizes and steps.
+        Elements, or words of them, then sizes and steps.
     forms
         How each load is stepped through.
     """
@@ -71,7 +74,7 @@ class Generated:
 
     @property
     def count(self) -> int:
-        """Give the elements of the result."""
+        """Give the elements of the result, or the words that they are taken by."""
         return self.numbers[0]
 
 
@@ -87,7 +90,9 @@ def kind_of(node: NodeView, name: str) -> TensorType:
     raise KeyError(name)
 
 
-def generated(group: Group, at_once: int | None = None) -> Generated:
+def generated(
+    group: Group, at_once: int | None = None, places: Sequence[int] = ()
+) -> Generated:
     """
     Write a group's kernel.
 
@@ -95,10 +100,20 @@ def generated(group: Group, at_once: int | None = None) -> Generated:
     ----------
     at_once
         Elements that a thread takes at a time; chosen by the group's size where left out.
+    places
+        Addresses of loads and stores; where left out, elements go one by one.
     """
     shape = kind_of(group.nodes[-1], group.nodes[-1].node.outputs[0]).sizes
     kinds = _kinds(group)
+    elements = {name: ELEMENTS[kind.dtype] for name, kind in kinds.items()}
     layout = Layout.of(shape, [kinds[name].sizes for name in group.loads])
+    words = places and packed(
+        layout,
+        [elements[name] for name in group.loads],
+        [elements[name] for name in group.stores],
+        places,
+    )
+    layout = words.layout if words else layout
     forms = tuple(layout.form(index) for index in range(len(group.loads)))
     strided = [index for index, form in enumerate(forms) if form == "strided"]
     numbers = [layout.count]
@@ -111,9 +126,10 @@ def generated(group: Group, at_once: int | None = None) -> Generated:
         group.nodes,
         group.loads,
         group.stores,
-        {name: ELEMENTS[kind.dtype] for name, kind in kinds.items()},
+        elements,
         forms,
         len(layout.sizes) if strided else 0,
+        words.wide if words else (),
     )
     if at_once is None:
         at_once = _under_way(group, text)
@@ -125,6 +141,8 @@ def _under_way(group: Group, text: KernelText) -> int:
     """Choose how many elements a thread takes; of half the bytes, twice as many."""
     if len(group.nodes) > _SHORT:
         return 1
+    if text.wide:
+        return 2
     short = all(text.elements[n].stored in ("uint8", "uint16") for n in group.loads)
     return 2 * _AT_ONCE if short and not text.rank else _AT_ONCE
 

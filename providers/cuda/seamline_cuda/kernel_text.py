@@ -16,6 +16,7 @@ import attrs
 from seamline.provider import NodeView
 from seamline_cuda.elements import Element
 from seamline_cuda.formulas import formula_of
+from seamline_cuda.packing import PACK, joined_text, parts_text
 
 __all__ = ["KernelText", "position"]
 
@@ -37,6 +38,9 @@ class KernelText:
         How each load is stepped through: ``flat``, ``single`` or ``strided``.
     rank
         Dimensions that a position is taken apart into, where a load is strided.
+    wide
+        Which loads are words of four elements, as all stores are then; empty where
+        elements go one by one, see :mod:`seamline_cuda.packing`.
     """
 
     name: str
@@ -46,10 +50,15 @@ class KernelText:
     elements: Mapping[str, Element]
     forms: Sequence[str]
     rank: int
+    wide: Sequence[bool] = ()
 
     def signature(self) -> tuple[str, ...]:
         """Give the type of each parameter."""
-        pointers = [f"{self.elements[n].stored}*" for n in (*self.loads, *self.stores)]
+        wide = (*(self.wide or [False] * len(self.loads)), *[bool(self.wide)] * len(self.stores))  # fmt: skip
+        pointers = [
+            "uint64*" if is_word else f"{self.elements[name].stored}*"
+            for name, is_word in zip((*self.loads, *self.stores), wide, strict=True)
+        ]
         return (*pointers, "int64", *["uint32"] * len(self._numbers()))
 
     def written(self, at_once: int) -> str:
@@ -73,32 +82,44 @@ class KernelText:
         return found
 
     def _loop(self, condition: str, places: Sequence[str], at_once: int) -> list[str]:
-        body = [*places]
-        values: list[dict[str, str]] = [{} for _ in range(at_once)]
+        body, parts = [*places], range(PACK if self.wide else 1)
+        values: list[list[dict[str, str]]] = []
         for u in range(at_once):
+            values.append([{} for _ in parts])
             body += self._loaded(u, values[u])
         for u in range(at_once):
-            body += self._computed(u, values[u])
+            for k in parts:
+                mark = f"{u}_{k}" if self.wide else str(u)
+                body += self._computed(mark, values[u][k])
         for u in range(at_once):
             for index, name in enumerate(self.stores):
-                stored = self.elements[name].store.format(values[u][name])
-                body.append(f"q{index}[i{u}] = {stored}")
+                store = self.elements[name].store
+                stored = [store.format(one[name]) for one in values[u]]
+                word = joined_text(stored) if self.wide else stored[0]
+                body.append(f"q{index}[i{u}] = {word}")
         body.append(f"i += {at_once} * step")
         return [f"    while {condition}:", *(f"        {line}" for line in body)]
 
-    def _loaded(self, u: int, values: dict[str, str]) -> list[str]:
+    def _loaded(self, u: int, values: Sequence[dict[str, str]]) -> list[str]:
         lines = position(f"i{u}", self.rank, str(u))
         for index, name in enumerate(self.loads):
             place = {"flat": f"i{u}", "single": "0"}.get(self.forms[index])
             if place is None:
                 steps = [f"at{a}_{u} * p{index}_step{a}" for a in range(self.rank)]
                 place = " + ".join(steps)
-            values[name] = f"x{index}_{u}"
-            loaded = self.elements[name].load.format(f"p{index}[{place}]")
-            lines.append(f"x{index}_{u} = {loaded}")
+            load, value = self.elements[name].load, f"x{index}_{u}"
+            if self.wide and self.wide[index]:
+                lines.append(f"v{index}_{u} = p{index}[{place}]")
+                for k, part in enumerate(parts_text(f"v{index}_{u}")):
+                    lines.append(f"{value}_{k} = {load.format(part)}")
+                    values[k][name] = f"{value}_{k}"
+                continue
+            lines.append(f"{value} = {load.format(f'p{index}[{place}]')}")
+            for one in values:
+                one[name] = value
         return lines
 
-    def _computed(self, u: int, values: dict[str, str]) -> list[str]:
+    def _computed(self, mark: str, values: dict[str, str]) -> list[str]:
         lines = []
         for index, node in enumerate(self.nodes):
             formula = formula_of(node)
@@ -106,8 +127,9 @@ class KernelText:
             operands = [values[name] for name in formula.operands(node)]
             text = formula.write(node).format(*operands)
             result = node.node.outputs[0]
-            lines.append(f"y{index}_{u} = {self.elements[result].rounded.format(text)}")
-            values[result] = f"y{index}_{u}"
+            rounded = self.elements[result].rounded.format(text)
+            lines.append(f"y{index}_{mark} = {rounded}")
+            values[result] = f"y{index}_{mark}"
         return lines
 
 

@@ -118,13 +118,14 @@ class CudaSegment(DeviceSegment[CudaView]):
             self._described.pop().close()
 
     def _launches(self, group: Group) -> Iterator[tuple[NodeView, Launched]]:
-        made, first = generated(group), group.nodes[0]
-        if not made.count:
-            return
+        first = group.nodes[0]
         places = {
             name: (self.bound[name].address, self.bound[name].nbytes)
             for name in (*group.loads, *group.stores)
         }
+        made = generated(group, places=[address for address, _ in places.values()])
+        if not made.count:
+            return
         why = trampled(group, made, places)
         if why and len(group.nodes) > 1:
             self.apart[", ".join(node.name for node in group.nodes)] = why
