@@ -29,6 +29,7 @@ def bench(
     pin: options.Pins = None,
     fallback: options.Fallbacks = "error",
     optimize: options.Optimize = "all",
+    seam_form: options.SeamForms = "auto",
     inputs: options.Inputs = None,
     shape: options.Shapes = None,
     dim: options.Dims = None,
@@ -42,7 +43,7 @@ def bench(
     options.at_least("--runs", runs, 1)
     options.at_least("--threads", threads, 0)
     named = [_with_threads(text, threads) for text in provider or ["cpu"]]
-    pipeline = options.open_pipeline(model, named, pin, fallback, optimize)
+    pipeline = options.open_pipeline(model, named, pin, fallback, optimize, seam_form)
     try:
         feeds = options.feeds_for(pipeline, inputs, shape, dim, seed)
         sides: dict[str, Callable[[], list[Any]]] = {

@@ -14,6 +14,7 @@ from seamline.earlier_plans import EarlierPlans
 from seamline.excursions import AUTO
 from seamline.placement import Placement
 from seamline.provider import Array, Buffer, Device, Memory, Provider, View
+from seamline.state_store import States
 from seamline.tensors import type_of_array
 
 __all__ = ["Capture", "Engine", "Kept"]
@@ -55,6 +56,8 @@ class Engine:
         Nodes that made recording fail, and why; plans made from then on cut them out.
     earlier
         What plans of the main graph found, for those that follow.
+    states
+        What is kept between runs; the session's, as programs come and go.
     """
 
     providers: Mapping[str, Provider]
@@ -65,6 +68,7 @@ class Engine:
     capture: Capture = attrs.field(factory=Capture)
     quarantined: dict[str, str] = attrs.field(factory=dict)
     earlier: EarlierPlans = attrs.field(factory=EarlierPlans)
+    states: States = attrs.field(factory=States)
     _kept: dict[str, dict[tuple[object, ...], Any]] = attrs.field(
         factory=dict, init=False
     )

@@ -113,6 +113,7 @@ class Kernel:
     workspace: Callable[[NodeView], int] | None
     resident: Callable[[NodeView], int] | None
     parameters: frozenset[str] | None  # keyword-only names of a simple kernel
+    bounded: Callable[[NodeView], Collection[int]] | frozenset[int] = frozenset()
     _plain: Claim = attrs.field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
@@ -124,6 +125,9 @@ class Kernel:
             self.aliases,
             self.views,
             self.sizes_at_run,
+            bounded=self.bounded
+            if isinstance(self.bounded, frozenset)
+            else frozenset(),
         )
         object.__setattr__(self, "_plain", plain)
 
@@ -161,6 +165,8 @@ class Kernel:
         claim = self._plain
         if callable(self.not_capturable):
             claim = _because_of(claim, self.not_capturable(node))
+        if callable(self.bounded):
+            claim = attrs.evolve(claim, bounded=frozenset(self.bounded(node)))
         if self.workspace is None and self.resident is None:
             return claim
         return attrs.evolve(

@@ -23,6 +23,7 @@ from seamline.provider import Provider
 from seamline.rerouting import Rerouting
 from seamline.runner import Runner
 from seamline.samples import weightless_feeds
+from seamline.state_store import States
 from seamline.tensors import ValueType
 from seamline.variants import Variants
 
@@ -45,6 +46,11 @@ class OpenedModel:
     variants: Variants
     optimized: Optimized
     _routes: Rerouting
+
+    @property
+    def states(self) -> States:
+        """Give what is kept between runs: to read, write, cut and reset."""
+        return self.variants.states
 
     @property
     def notes(self) -> Sequence[str]:
@@ -107,4 +113,5 @@ class OpenedModel:
         if shapes is None and latest is not None:
             return latest.plan
         types = {name: self.types.get(name) for name in self.runner.region.inputs}
-        return self.runner.plan(weightless_feeds(types, shapes or {}))
+        rooms = {name: array.shape for name, array in self.states.feeds.items()}
+        return self.runner.plan(weightless_feeds(types, {**(shapes or {}), **rooms}))

@@ -24,9 +24,11 @@ from seamline.notes import Notes, SeamlineWarning
 from seamline.opened_model import OpenedModel
 from seamline.preparation import Fallback, Source, prepare
 from seamline.rerouting import Rerouting
-from seamline.seam_policy import SeamPolicy, check_form
+from seamline.seam_policy import SeamPolicy
+from seamline.state_store import States
+from seamline.states import State, settle
 from seamline.timings import Profile, Timings
-from seamline.variants import Variants
+from seamline.variants import Variants, check_programs
 
 if TYPE_CHECKING:
     from seamline.explain import Explanation
@@ -62,6 +64,8 @@ class Pipeline(OpenedModel):
         graph_optimization_level: GraphOptimizationLevel | int | str = "none",
         accuracy_level: int = 0,
         deadline: float | None = None,
+        states: Sequence[State] = (),
+        dims: Mapping[str, int] | None = None,
         settings: Settings | None = None,
         plugins: Sequence[Any] = (),
     ) -> Pipeline:
@@ -79,24 +83,25 @@ class Pipeline(OpenedModel):
             cannot build what it claimed, and where no named provider claims a node:
             an error, or ``cpu`` takes over with or without a warning.
         seam_form
-            How a recording makes its excursions to the host: the form that is cheapest by
-            its price, or one form wherever that is possible.
+            How recordings leave for the host; see :mod:`seamline.excursions`.
         programs
             Programs kept, one for each shape signature.
         record
             Record the segments of providers that can be recorded, at their second run.
         verify_capture
-            Compare this many replays of each recording with a run: changed inputs,
-            poisoned outputs, bit for bit.
+            Compare this many replays of each recording with a run, bit for bit.
         graph_optimization_level
             How much the graph is rewritten; see :mod:`seamline.optimization`.
         accuracy_level
             MatMulNBits', 0 to 4, for products that optimization makes of dequantised
             weights; at 4 activations may be of 8 bits.
         deadline
-            Seconds that one call on a provider may take. One that does not return in time
-            is given up, and its provider is called no more; each call then goes through
-            a thread of the provider's own. None: calls are direct, and waited for.
+            Seconds that one call on a provider may take, each then on a thread of the
+            provider's own; see :mod:`seamline.watch`. None: calls are direct.
+        states
+            Inputs that are kept between runs, each written anew by an output.
+        dims
+            Sizes of symbols in the types of states.
         plugins
             Plugins beside the installed ones.
 
@@ -105,9 +110,8 @@ class Pipeline(OpenedModel):
         ModelError, ProviderError, PlanError
             See :mod:`seamline.errors`.
         """
-        _check_count(programs)
-        policy = SeamPolicy(seams, max_seams)
-        check_form(seam_form)
+        check_programs(programs)
+        policy = SeamPolicy(seams, max_seams, seam_form)
         with ExitStack() as stack:
             ready = prepare(
                 stack, source, providers, pins=pins, fallback=fallback, limits=limits,
@@ -116,9 +120,14 @@ class Pipeline(OpenedModel):
             )  # fmt: skip
             notes = Notes(fallback == "warn")
             capture = Capture(record, verify_capture, seam_form)
+            lock = threading.RLock()
+            kept = States.of(settle(states, ready.graph, dims or {}), lock)
+            stack.callback(kept.close)
             variants = Variants(
-                ready.graph, ready.opened, ready.placement, policy, programs, capture
-            )
+                ready.graph, ready.opened, ready.placement, policy, programs, capture,
+                states=kept,
+            )  # fmt: skip
+            kept.locate = variants.home_of
             stack.callback(variants.close)
             variants.of(frozenset(), ready.constants)
             routes = Rerouting(
@@ -126,7 +135,13 @@ class Pipeline(OpenedModel):
                 variants, notes,
             )  # fmt: skip
             self = cls(
-                ready.graph, ready.opened, variants, ready.optimized, routes, stack
+                ready.graph,
+                ready.opened,
+                variants,
+                ready.optimized,
+                routes,
+                stack,
+                lock,
             )
             notes.add(*ready.notes)
             self._stack = stack.pop_all()
@@ -150,7 +165,8 @@ class Pipeline(OpenedModel):
             Checked arrays by input name; lists for sequences, None for an empty optional.
             A value that the model gives a default for may be left out.
         fetches
-            Output names; all, in order, where left out.
+            Output names; all but those of states, in order, where left out. A state that
+            is asked for is copied out, its live part.
 
         Returns
         -------
@@ -165,14 +181,19 @@ class Pipeline(OpenedModel):
             ``verify_capture`` found a replay that differs; names the first node, which
             is not recorded any more.
         """
-        names = list(self.graph.outputs if fetches is None else fetches)
+        kept = self.states.outputs
+        asked = [n for n in self.graph.outputs if n not in kept]
+        names = list(asked if fetches is None else fetches)
         start = time.perf_counter_ns()
         error: SeamlineError | None = None
         with self._lock, np.errstate(all="ignore"):
             if self._closed:
                 raise RunError(f"the pipeline of {self.graph.name!r} is closed")
             try:
+                self.states.refuse_fed(feeds)
                 results = self._routes.run(feeds, profile)
+                for name in self.states.outputs.keys() & names:
+                    results[name] = self.states.read(name)
             except SeamlineError as raised:
                 error = raised
                 raise
@@ -217,8 +238,3 @@ class Pipeline(OpenedModel):
         with self._lock:
             self._closed = True
             self._stack.close()
-
-
-def _check_count(programs: object) -> None:
-    if type(programs) is not int or programs < 1:
-        raise ValueError(f"programs= is a count, 1 or more; it was given {programs!r}")

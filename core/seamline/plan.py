@@ -11,6 +11,7 @@ remains is cut, laid out in memory and described; nothing is allocated.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 
 import attrs
 
@@ -28,6 +29,8 @@ from seamline.provider import HOST, Array, Device, Provider, cuts_capture
 from seamline.seams import name_seams
 from seamline.segmentation import cut
 from seamline.shapes import resolve
+from seamline.state_rules import kept_sizes, read_whole
+from seamline.states import Settled
 from seamline.tensors import ValueType
 
 __all__ = ["Plan", "Region", "partition", "whole"]
@@ -45,6 +48,7 @@ def partition(
     where: Mapping[str, tuple[Device, ...]] | None = None,
     quarantined: Mapping[str, str] | None = None,
     earlier: EarlierPlans | None = None,
+    states: Mapping[str, Settled] = MappingProxyType({}),
     form: str = AUTO,
     never: str = "",
 ) -> Plan:
@@ -63,6 +67,8 @@ def partition(
         Nodes that made recording fail, and why: segments are cut around them.
     earlier
         What plans of this region found for other sizes; this one adds to it.
+    states
+        Inputs that the session keeps in places of its own.
     form
         How excursions to the host are made; see :func:`seamline.excursions.chained`.
     never
@@ -76,7 +82,7 @@ def partition(
         With sizes known, no provider runs a node.
     """
     outside = constants.with_known(known or {})
-    infer = infer_with(list(providers.values()))
+    infer = kept_sizes(infer_with(list(providers.values())), states)
     found = resolve(
         region.graph,
         region.nodes,
@@ -89,7 +95,7 @@ def partition(
     together = constants.with_known({**(known or {}), **found.known})
     making = _Making(
         region, placement, providers, found.types, together, where or {},
-        quarantined or {}, earlier,
+        quarantined or {}, states, earlier,
     )  # fmt: skip
     plan = making.plan()
     links = chained(plan.steps, providers, making.waiting, form, never)
@@ -108,11 +114,12 @@ class _Making:
         known: Known,
         where: Mapping[str, tuple[Device, ...]],
         quarantined: Mapping[str, str],
+        states: Collection[str],
         earlier: EarlierPlans | None,
     ) -> None:
         self.region, self.placement, self.providers = region, placement, providers
         self.types, self.where = types, where
-        self.known, self.quarantined = known, quarantined
+        self.known, self.quarantined, self.states = known, quarantined, states
         self.earlier = earlier
         self.written: Collection[str] = ()
         self.waiting: set[str] = set()  #: nodes that read on the host what is computed
@@ -142,6 +149,7 @@ class _Making:
             crossings.copies,
             self._internal(bare),
             todo.kept,
+            self.states,
         )
         return Plan(
             region=self.region,
@@ -160,6 +168,8 @@ class _Making:
             peak=layout.peak,
             rest=todo.rest(),
             joined=joined,
+            states=layout.states,
+            whole=read_whole(readings, layout.states),
         )
 
     def _seams(

@@ -142,6 +142,11 @@ def _in_python(view: NodeView) -> str | None:
     return None
 
 
+def _bounded(view: NodeView) -> tuple[int, ...]:
+    """Give keys and values where commands read them, as far as the lengths reach."""
+    return (1, 2) if view.has_input(6) and _in_python(view) is None else ()
+
+
 unfit_heads = all_of(refused_attention, unfit_attention)
 unrecorded_heads = all_of(only(*KINDS), stated(_in_python))
 
@@ -151,6 +156,7 @@ unrecorded_heads = all_of(only(*KINDS), stated(_in_python))
     since=23,
     dtypes={0: FLOATS, 1: FLOATS, 2: FLOATS},
     when=unfit_heads,
+    bounded=_bounded,
     not_capturable=unrecorded_heads,
 )
 def attention(call: Call) -> Run:

@@ -210,6 +210,7 @@ def _biases(plan: _Plan) -> tuple[list[Bias], int]:
     "GroupQueryAttention", domain="com.microsoft", dtypes={0: _DTYPES, 5: INDICES},
     when=all_of(refused_group_query, unfit_group_query), host_inputs={6}, aliases=((1, 3), (2, 4)),
     not_capturable=only(*KINDS),
+    bounded=(3, 4),
 )  # fmt: skip
 def group_query_attention(call: Call) -> Run:
     """
