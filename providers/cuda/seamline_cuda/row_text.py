@@ -24,6 +24,12 @@ from seamline_cuda.row_teams import Team, arrays, merged, places
 __all__ = ["RowText"]
 
 _AT_ONCE = 4  # elements that a thread has under way where it does not hold its row
+_SMALL = (
+    "uint8*",
+    "uint16*",
+    "int8*",
+    "int16*",
+)  # of these twice as many, for the bytes
 
 
 @attrs.frozen
@@ -150,18 +156,24 @@ class RowText:
             for u in range(self.team.held):
                 lines += [f"if ok{u}:", *_inside(_for(u, body))]
             return lines
-        several = [f"j{u} = j + {u} * lanes" for u in range(_AT_ONCE)]
-        for u in range(_AT_ONCE):
+        count = self._at_once
+        several = [f"j{u} = j + {u} * lanes" for u in range(count)]
+        for u in range(count):
             several += self._loaded(u)
-        for u in range(_AT_ONCE):
+        for u in range(count):
             several += _for(u, body)
-        several.append(f"j += {_AT_ONCE} * lanes")
+        several.append(f"j += {count} * lanes")
         one = ["j0 = j", *self._loaded(0), *_for(0, body), "j += lanes"]
         return [
             "j = begin + lane",
-            f"while j + {_AT_ONCE - 1} * lanes < end:", *_inside(several),
+            f"while j + {count - 1} * lanes < end:", *_inside(several),
             "while j < end:", *_inside(one),
         ]  # fmt: skip
+
+    @property
+    def _at_once(self) -> int:
+        """Give the elements that a loop loads before it computes."""
+        return _AT_ONCE * (2 if self.program.parameters[0][1] in _SMALL else 1)
 
 
 def _left(fold: Fold) -> list[str]:
