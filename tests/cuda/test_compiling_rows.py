@@ -70,7 +70,9 @@ def works_of(text):
 
 
 @pytest.mark.parametrize("name", NODES)
-def test_a_node_compiles_everywhere_within_its_listed_registers_and_spills_nothing(name):
+def test_a_node_compiles_everywhere_within_its_listed_registers_and_spills_nothing(
+    name,
+):
     for major, minor in ARCHITECTURES:
         most = 0
         for work in works_of(NODES[name]):
@@ -97,7 +99,9 @@ def test_rows_of_32_and_16_bits_never_compute_in_64(name):
 def test_an_integer_never_passes_through_a_float():
     for work in works_of(NODES["mean_of_integers"]):
         text = ptx_of(work.kernel, (9, 0)).decode()
-        assert [line for line in text.splitlines() if ".f64" in line or ".f32" in line] == []
+        assert [
+            line for line in text.splitlines() if ".f64" in line or ".f32" in line
+        ] == []
 
 
 def test_every_block_has_room_for_as_many_threads():

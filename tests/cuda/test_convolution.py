@@ -7,7 +7,7 @@ import pytest
 from tests.core.toys import model
 from tests.cuda.emulation import check, drawn, opened, peer
 
-from seamline_cuda import convolution, convolution_transposed
+from seamline_cuda import convolution_sizes, convolution_transposed
 
 
 def text_of(x, w, *, op="Conv", bias=0, kind="float", **attributes):
@@ -100,7 +100,7 @@ def test_convolutions_by_types(kind, groups):
 
 @pytest.mark.parametrize("nbytes", [700, 2500])
 def test_columns_are_made_in_slabs_of_places_or_of_images(monkeypatch, nbytes):
-    monkeypatch.setattr(convolution, "SLAB", nbytes)
+    monkeypatch.setattr(convolution_sizes, "SLAB", nbytes)
     text = text_of((3, 2, 6, 5), (4, 2, 3, 3), bias=4, pads="[1, 1, 1, 1]")
     check(text, drawn(text), oracle=peer)
     with opened(text) as pipeline:

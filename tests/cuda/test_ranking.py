@@ -55,7 +55,9 @@ def defined(x, axis, k, largest):
 
 
 def made(x, axis, k, largest, like, outputs=("v", "i")):
-    node = onnx.helper.make_node("TopK", ["x", "k"], list(outputs), axis=axis, largest=largest)
+    node = onnx.helper.make_node(
+        "TopK", ["x", "k"], list(outputs), axis=axis, largest=largest
+    )
     return node_worked(node, [x, np.array([k])], like)
 
 
