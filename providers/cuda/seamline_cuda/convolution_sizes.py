@@ -14,9 +14,8 @@ __all__ = ["DIRECT", "SLAB", "Convolved", "convolved", "unfit"]
 
 _LIMIT = 1 << 31  #: elements: places are found in 32 bits
 _AXES = 3  #: of pixels
-DIRECT = (
-    64  #: channels that a group takes times those it makes, up to which it is direct
-)
+#: Channels that a group takes times those that it makes, up to which it is direct.
+DIRECT = 64
 SLAB = 64 << 20  #: bytes of columns at a time; more places than fit are taken in turn
 _EVEN = 8  #: places that a slab is a multiple of, so that its rows begin evenly
 
