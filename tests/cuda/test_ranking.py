@@ -123,6 +123,15 @@ def test_one_of_the_results_may_be_left_out():
     np.testing.assert_array_equal(found, want[0])
 
 
+def test_before_opset_10_k_is_an_attribute():
+    x = numbers((3, 20), np.float32)
+    want = defined(x, 0, 2, 1)
+    node = onnx.helper.make_node("TopK", ["x"], ["v", "i"], axis=0, k=2)
+    values, places = node_worked(node, [x], want, opset=9)
+    np.testing.assert_array_equal(places, want[1])
+    np.testing.assert_array_equal(values, want[0])
+
+
 def test_none_of_a_row_and_a_row_of_none_are_no_work():
     x = np.zeros((2, 3), np.float32)
     found = made(x, 1, 0, 1, [x[:, :0], x[:, :0].astype(np.int64)])

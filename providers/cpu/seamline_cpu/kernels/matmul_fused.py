@@ -7,6 +7,7 @@ from seamline.kernels import Call, Run
 from seamline.product_types import sum_of_product, unfit_sum_of_product
 from seamline_cpu.kernels.epilogues import epilogue_of, unknown_activation
 from seamline_cpu.kernels.matmul import bind_fused
+from seamline_cpu.kernels.recorded import OF_FLOAT32
 from seamline_cpu.table import TABLE
 
 __all__: list[str] = []
@@ -18,6 +19,7 @@ OWN = "seamline"
     "FusedMatMul", domain=OWN, dtypes={0: ("float32",), 1: ("float32",)},
     when=all_of(unfit_sum_of_product, unknown_activation), variant="tiles",
     because="a product's tiles, added to and activated while they are in the cache",
+    not_capturable=OF_FLOAT32,
 )  # fmt: skip
 def fused_matmul(call: Call) -> Run:
     """
