@@ -159,6 +159,31 @@ def test_a_transposed_convolution_takes_channels_or_images_in_turn(monkeypatch, 
         check(text, drawn(text), oracle=peer)
 
 
+@pytest.mark.parametrize(
+    "points", ["", "uint8 p", "uint8 p, int8 q", "uint8 p, int8[4] q"]
+)
+@pytest.mark.parametrize("groups", [1, 2])
+def test_bytes_are_convolved_less_their_zero_points(points, groups):
+    takes = 4 // groups
+    more = f", {points}" if points else ""
+    last = "".join(f", {each.split()[1]}" for each in points.split(", ") if each)
+    text = f"""g (uint8[2,4,4,3] x, int8[4,{takes},2,2] w{more}) => (int32[n,m,h,v] y) {{
+        y = ConvInteger<group = {groups}, pads = [1, 0, 1, 1], strides = [1, 2]>(x, w{last}) }}"""
+
+    def oracle(_, f):
+        x = f["x"].astype(int) - int(f.get("p", 0))
+        w = f["w"].astype(int) - np.asarray(f.get("q", 0)).astype(int).reshape(
+            -1, 1, 1, 1
+        )
+        return [
+            wide(x, w, None, ((1, 2), (1, 1), ((1, 1), (0, 1))), groups).astype(
+                np.int32
+            )
+        ]
+
+    check(text, drawn(text), oracle=oracle)
+
+
 def test_nothing_in_gives_nothing_out():
     text = text_of((0, 3, 4, 5), (6, 3, 3, 3))
     check(text, drawn(text), oracle=lambda *_: [np.zeros((0, 6, 2, 3), np.float32)])

@@ -7,7 +7,7 @@ import math
 import attrs
 
 from seamline.provider import NodeView
-from seamline.tensors import TensorType, numpy_dtype
+from seamline.tensors import FLOATS, TensorType, numpy_dtype
 from seamline.windows import Window, transposed_window_of, window_of
 
 __all__ = ["DIRECT", "SLAB", "Convolved", "convolved", "unfit"]
@@ -123,7 +123,7 @@ def unfit(node: NodeView) -> str | None:
         return "its weights' rank is not known"
     if not 3 <= len(x.shape) <= 2 + _AXES:
         return f"its input is {x}; one to {_AXES} axes of pixels are accepted"
-    if w.dtype != x.dtype:
+    if w.dtype != x.dtype and x.dtype in FLOATS:
         return f"its input is {x.dtype} and its weights are {w.dtype}"
     for kind in (*node.inputs, *node.outputs):
         if not (isinstance(kind, TensorType) and kind.is_sized):
