@@ -13,7 +13,7 @@ pytest.importorskip("numba_cuda", reason="the extra 'cuda' is not installed")
 from seamline_cuda.addends import spread_kernel
 from seamline_cuda.columns import folding_kernel, gathering_kernel
 from seamline_cuda.compiler import compiled, ptx_of
-from seamline_cuda.direct_convolution import direct_kernel
+from seamline_cuda.direct_convolution import direct_kernel, integer_kernel
 from seamline_cuda.integer_texts import product_kernel
 from seamline_cuda.vector_texts import adding_kernel, columns_kernel, rows_kernel
 
@@ -41,6 +41,7 @@ KERNELS = {
     "integer_product_of_bytes": product_kernel(
         "uint8", "int8", "int32", a_swapped=False, b_swapped=False, zeros="ab"
     ),
+    "direct_integers": integer_kernel("uint8", "int8", (1, 3, 3)),
     "direct_transposed": direct_kernel("float32", (1, 3, 3), transposed=True),
 }
 LISTED = tomllib.loads(Path(__file__).with_name("registers_products.toml").read_text())

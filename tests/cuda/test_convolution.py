@@ -7,7 +7,7 @@ import pytest
 from tests.core.toys import model
 from tests.cuda.emulation import check, drawn, opened, peer
 
-from seamline_cuda import convolution, convolution_transposed
+from seamline_cuda import convolution_sizes, convolution_transposed
 
 
 def text_of(x, w, *, op="Conv", bias=0, kind="float", **attributes):
@@ -100,7 +100,7 @@ def test_convolutions_by_types(kind, groups):
 
 @pytest.mark.parametrize("nbytes", [700, 2500])
 def test_columns_are_made_in_slabs_of_places_or_of_images(monkeypatch, nbytes):
-    monkeypatch.setattr(convolution, "SLAB", nbytes)
+    monkeypatch.setattr(convolution_sizes, "SLAB", nbytes)
     text = text_of((3, 2, 6, 5), (4, 2, 3, 3), bias=4, pads="[1, 1, 1, 1]")
     check(text, drawn(text), oracle=peer)
     with opened(text) as pipeline:
@@ -157,6 +157,31 @@ def test_a_transposed_convolution_takes_channels_or_images_in_turn(monkeypatch, 
     for groups in (1, 2):
         text = text_of((3, 20, 3, 3), (20, 10, 2, 2), op="ConvTranspose", group=groups)
         check(text, drawn(text), oracle=peer)
+
+
+@pytest.mark.parametrize(
+    "points", ["", "uint8 p", "uint8 p, int8 q", "uint8 p, int8[4] q"]
+)
+@pytest.mark.parametrize("groups", [1, 2])
+def test_bytes_are_convolved_less_their_zero_points(points, groups):
+    takes = 4 // groups
+    more = f", {points}" if points else ""
+    last = "".join(f", {each.split()[1]}" for each in points.split(", ") if each)
+    text = f"""g (uint8[2,4,4,3] x, int8[4,{takes},2,2] w{more}) => (int32[n,m,h,v] y) {{
+        y = ConvInteger<group = {groups}, pads = [1, 0, 1, 1], strides = [1, 2]>(x, w{last}) }}"""
+
+    def oracle(_, f):
+        x = f["x"].astype(int) - int(f.get("p", 0))
+        w = f["w"].astype(int) - np.asarray(f.get("q", 0)).astype(int).reshape(
+            -1, 1, 1, 1
+        )
+        return [
+            wide(x, w, None, ((1, 2), (1, 1), ((1, 1), (0, 1))), groups).astype(
+                np.int32
+            )
+        ]
+
+    check(text, drawn(text), oracle=oracle)
 
 
 def test_nothing_in_gives_nothing_out():

@@ -19,7 +19,8 @@ from seamline.tensors import FLOATS, numpy_dtype
 from seamline.windows_fitting import unfit_transposed
 from seamline_cuda.addends import spread
 from seamline_cuda.columns import folded
-from seamline_cuda.convolution import SLAB, Convolved, addresses, convolved, unfit
+from seamline_cuda.convolution import addresses
+from seamline_cuda.convolution_sizes import SLAB, Convolved, convolved, unfit
 from seamline_cuda.works import LIBRARY, Matrix, ProductWork, Work
 
 __all__ = ["add_to", "convolve_transposed"]

@@ -16,9 +16,9 @@ from seamline_cuda.device_kernel import DeviceKernel
 from seamline_cuda.elements import ELEMENTS
 from seamline_cuda.works import KernelWork
 
-__all__ = ["direct", "direct_kernel"]
+__all__ = ["direct", "direct_integers", "direct_kernel", "integer_kernel"]
 
-_HEAD = """def {name}(x, weights, bias, out, n, outputs, makes, takes, biased, d, h, w, od, oh, ow, sd, sh, sw, dd, dh, dw, pd, ph, pw):
+_HEAD = """def {name}(x, weights, {more}, out, n, outputs, makes, takes, {flags}, d, h, w, od, oh, ow, sd, sh, sw, dd, dh, dw, pd, ph, pw):
     i = cuda.grid(1)
     step = cuda.gridsize(1)
     while i < n:
@@ -32,12 +32,20 @@ _HEAD = """def {name}(x, weights, bias, out, n, outputs, makes, takes, biased, d
         channel = np.int64(plane) - np.int64(image) * outputs
         group = np.int64(quotient32(np.uint32(channel), np.uint32(makes)))
         total = np.{computed}(0)
-        if biased:
-            total = {bias}
-        from_group = group * takes
+{begin}        from_group = group * takes
         source = (np.int64(image) * quotient32(np.uint32(outputs), np.uint32(makes)) * takes + from_group) * d * h * w
         tap = {first_tap}
         for channel_in in range(takes):
+"""
+_BIASED = """        if biased:
+            total = {bias}
+"""
+_ZEROS = """        x_point = np.int32(0)
+        if x_pointed:
+            x_point = np.int32(x_zero[0])
+        w_point = np.int32(0)
+        if w_pointed:
+            w_point = np.int32(w_zero[channel * w_step])
 """
 _PLAIN = """            for a in range({kd}):
                 at_d = z * sd - pd + a * dd
@@ -90,7 +98,9 @@ def direct_kernel(
     text = (_HEAD + (_TURNED if transposed else _PLAIN) + _FOOT).format(
         name=name,
         computed=element.computed,
-        bias=element.load.format("bias[channel]"),
+        more="bias",
+        flags="biased",
+        begin=_BIASED.format(bias=element.load.format("bias[channel]")),
         value=element.load.format("x[line + at_w]"),
         weight=element.load.format("weights[tap]"),
         store=element.store.format("total"),
@@ -100,6 +110,52 @@ def direct_kernel(
     )  # fmt: skip
     pointers = (f"{element.stored}*",) * 4
     return DeviceKernel(name, text, (*pointers, "int64", *["int32"] * 19))
+
+
+def integer_kernel(x: str, weights: str, kernel: Sequence[int]) -> DeviceKernel:
+    """Give the kernel of bytes less their zero points, summed in 32 bits, which wrap."""
+    kd, kh, kw = kernel
+    text = (_HEAD + _PLAIN + _FOOT).format(
+        name="direct_integers",
+        computed="int32",
+        more="x_zero, w_zero",
+        flags="x_pointed, w_pointed, w_step",
+        begin=_ZEROS,
+        value="np.int32(np.int32(x[line + at_w]) - x_point)",
+        weight="np.int32(np.int32(weights[tap]) - w_point)",
+        store="np.int32(total)",
+        first_tap=f"np.int64(channel) * takes * {kd * kh * kw}",
+        next_tap="",
+        kd=kd, kh=kh, kw=kw,
+    )  # fmt: skip
+    pointers = (f"{x}*", f"{weights}*", f"{x}*", f"{weights}*", "int32*")
+    return DeviceKernel("direct_integers", text, (*pointers, "int64", *["int32"] * 21))
+
+
+def direct_integers(
+    places: Sequence[int], dtypes: tuple[str, str], window: Window, *, images: int,
+    outputs: int, groups: int, takes: int, w_step: int,
+) -> KernelWork:  # fmt: skip
+    """
+    Convolve bytes, every group by itself.
+
+    Parameters
+    ----------
+    places
+        Addresses of input, weights, their zero points (0 for none) and output.
+    dtypes
+        Of input and weights.
+    w_step
+        Zero points of the weights from one channel to the next: 0 or 1.
+    """
+    outs = window.outs
+    total = images * outputs * outs[0] * outs[1] * outs[2]
+    arguments = (
+        *places, total, outputs, outputs // groups, takes, int(places[2] != 0),
+        int(places[3] != 0), w_step, *window.sizes, *outs, *window.strides,
+        *window.dilations, *window.begins,
+    )  # fmt: skip
+    return KernelWork(integer_kernel(*dtypes, window.kernel), arguments, total)
 
 
 def direct(

@@ -24,28 +24,24 @@ from seamline_cuda.blaslt import (
     BlasError,
     Described,
     call,
-    constant,
     described,
     record_of_heuristic,
 )
 from seamline_cuda.driver import touched
 from seamline_cuda.memory import CudaMemory
-from seamline_cuda.works import Matrix, ProductWork
+from seamline_cuda.product_descriptors import (
+    addresses_of,
+    alignment_of,
+    layout_of,
+    operation_of,
+)
+from seamline_cuda.works import ProductWork
 
 __all__ = ["Product", "Products"]
 
 _MIB = 1 << 20
 #: What NVIDIA recommends, by the device's major capability; 4 MiB for all others.
 _WORKSPACES = {9: 32 * _MIB, 10: 32 * _MIB}
-_TYPES = {
-    "float32": "CUDA_R_32F",
-    "float16": "CUDA_R_16F",
-    "bfloat16": "CUDA_R_16BF",
-    "float64": "CUDA_R_64F",
-}
-_WIDTHS = {"float32": 4, "float16": 2, "bfloat16": 2, "float64": 8}
-_ALIGNED = 256  #: bytes; the most that the library's algorithms ask for
-_TRANSPOSED = 1  #: CUBLAS_OP_T
 
 
 @attrs.define(eq=False)
@@ -133,15 +129,15 @@ class Products:
     def _bound(
         self, work: ProductWork, workspace: Buffer, stack: contextlib.ExitStack
     ) -> Product:
-        product = _product_of(work, stack)
+        product = operation_of(work, stack)
         addend = work.addend or work.target
         result = work.result or work.dtype
         # The library's first operand is the second here, and its rows are the columns.
         layouts = [
-            _layout_of(work, work.b, work.dtype, work.depth, work.columns, stack),
-            _layout_of(work, work.a, work.dtype, work.rows, work.depth, stack),
-            _layout_of(work, addend, result, work.rows, work.columns, stack),
-            _layout_of(work, work.target, result, work.rows, work.columns, stack),
+            layout_of(work, work.b, work.dtype, work.depth, work.columns, stack),
+            layout_of(work, work.a, work.dtype, work.rows, work.depth, stack),
+            layout_of(work, addend, result, work.rows, work.columns, stack),
+            layout_of(work, work.target, result, work.rows, work.columns, stack),
         ]
         found = self._algorithm(work, product, layouts, workspace.nbytes)
         scale = np.float64 if work.dtype == "float64" else np.float32
@@ -167,8 +163,8 @@ class Products:
         preference = described("matmul_preference")
         try:
             preference.set("MAX_WORKSPACE_BYTES", room)
-            for letter, address in _addresses(work):
-                preference.set(f"MIN_ALIGNMENT_{letter}_BYTES", _alignment(address))
+            for letter, address in addresses_of(work):
+                preference.set(f"MIN_ALIGNMENT_{letter}_BYTES", alignment_of(address))
             found, count = np.zeros(1, record_of_heuristic()), np.zeros(1, np.int32)
             call(
                 "matmul_algo_get_heuristic", self._handle, product.handle,
@@ -195,67 +191,3 @@ class Products:
             finally:
                 if workspace is not None:
                     workspace.close()
-
-
-def _product_of(work: ProductWork, stack: contextlib.ExitStack) -> Described:
-    wide = work.dtype == "float64"
-    exact = "COMPUTE_64F" if wide else "COMPUTE_32F"
-    fast = work.tf32 and work.dtype == "float32"
-    made = described(
-        "matmul_desc",
-        constant("ComputeType", "COMPUTE_32F_FAST_TF32" if fast else exact),
-        constant("CudaDataType", "CUDA_R_64F" if wide else "CUDA_R_32F"),
-    )
-    stack.callback(made.close)
-    if work.b.swapped:
-        made.set("TRANSA", _TRANSPOSED)
-    if work.a.swapped:
-        made.set("TRANSB", _TRANSPOSED)
-    after = [work.activation.upper()] if work.activation else []
-    after += ["BIAS"] if work.bias else []
-    if after:
-        made.set("EPILOGUE", constant("Epilogue", "_".join(after)))
-    if work.bias:
-        made.set("BIAS_POINTER", work.bias)
-        made.set("BIAS_DATA_TYPE", _type_of(work.result or work.dtype))
-    return made
-
-
-def _layout_of(
-    work: ProductWork,
-    matrix: Matrix,
-    dtype: str,
-    rows: int,
-    columns: int,
-    stack: contextlib.ExitStack,
-) -> Described:
-    """Describe what is stored, column by column: its rows are the columns here."""
-    if matrix.swapped:
-        rows, columns = columns, rows
-    made = described("matrix_layout", _type_of(dtype), columns, rows, matrix.leading)
-    stack.callback(made.close)
-    if work.batch > 1:
-        made.set("BATCH_COUNT", work.batch)
-        made.set("STRIDED_BATCH_OFFSET", matrix.stride)
-    return made
-
-
-def _type_of(dtype: str) -> int:
-    return constant("CudaDataType", _TYPES[dtype])
-
-
-def _addresses(work: ProductWork) -> list[tuple[str, int]]:
-    """Give a number for each operand that has the alignment of all its matrices."""
-    addend, result = work.addend or work.target, work.result or work.dtype
-    found = []
-    for letter, matrix, dtype in (
-        ("A", work.b, work.dtype), ("B", work.a, work.dtype),
-        ("C", addend, result), ("D", work.target, result),
-    ):  # fmt: skip
-        steps = matrix.stride * _WIDTHS[dtype] if work.batch > 1 else 0
-        found.append((letter, matrix.address | steps))
-    return found
-
-
-def _alignment(address: int) -> int:
-    return min(address & -address or _ALIGNED, _ALIGNED)

@@ -11,34 +11,33 @@ Products are submitted to the stream that they name, and computed when it gets t
 from __future__ import annotations
 
 import ctypes
-import math
 
-import attrs
-import ml_dtypes
 import numpy as np
-from nvmath import CudaDataType
 from nvmath.bindings import cublasLt
 from nvmath.bindings.cublas import ComputeType, Status
+from tests.cuda.emulation.blas_products import (
+    R_16BF,
+    R_16F,
+    R_32F,
+    R_64F,
+    TRANSPOSED,
+    TYPES,
+    Layout,
+    Multiplying,
+)
 from tests.cuda.emulation.results import RefusedError
 from tests.cuda.emulation.timeline import Work
 
-TYPES = {
-    int(CudaDataType.CUDA_R_32F): np.float32,
-    int(CudaDataType.CUDA_R_16F): np.float16,
-    int(CudaDataType.CUDA_R_16BF): ml_dtypes.bfloat16,
-    int(CudaDataType.CUDA_R_64F): np.float64,
-}
-_32F, _16F, _16BF, _64F = TYPES
 #: Types of computation and scale, of the factors, and of the result, as documented.
 SUPPORTED = {
-    (int(ComputeType.COMPUTE_32F), _32F): {(_32F, _32F), (_16F, _16F), (_16BF, _16BF), (_16F, _32F), (_16BF, _32F)},
-    (int(ComputeType.COMPUTE_32F_FAST_TF32), _32F): {(_32F, _32F)},
-    (int(ComputeType.COMPUTE_64F), _64F): {(_64F, _64F)},
+    (int(ComputeType.COMPUTE_32F), R_32F): {
+        (R_32F, R_32F), (R_16F, R_16F), (R_16BF, R_16BF), (R_16F, R_32F), (R_16BF, R_32F),
+    },
+    (int(ComputeType.COMPUTE_32F_FAST_TF32), R_32F): {(R_32F, R_32F)},
+    (int(ComputeType.COMPUTE_64F), R_64F): {(R_64F, R_64F)},
 }  # fmt: skip
-_TRANSPOSED = 1
 _COUNTED = ("create", "destroy", "matmul")
 _WORKSPACE = 4096  # bytes that every algorithm asks for here
-_BIAS_ALIGNED = 16
 
 
 class StatusError(Exception):
@@ -49,23 +48,7 @@ class StatusError(Exception):
         super().__init__(Status(status).name)
 
 
-@attrs.define(eq=False)
-class Layout:
-    """A matrix, column by column."""
-
-    type: int
-    rows: int
-    cols: int
-    ld: int
-    batch: int = 1
-    stride: int = 0
-
-    def extent(self):
-        """Give the elements from the first to one past the last."""
-        return (self.batch - 1) * self.stride + (self.cols - 1) * self.ld + self.rows
-
-
-class EmulatedLt:
+class EmulatedLt(Multiplying):
     """
     The library on an emulated machine.
 
@@ -228,68 +211,13 @@ class EmulatedLt:
 
         def act():
             self.state.host(workspace, workspace_nbytes, "the workspace of a product")
-            self._multiplied(described, layouts, (a, b, c, d), *scales)
+            self.multiply(described, layouts, (a, b, c, d), *scales)
 
         self.state.of("stream", stream).submit(Work("product", act))
 
-    def _multiplied(self, product, layouts, addresses, alpha, beta):
-        wide = np.float64 if product["SCALE_TYPE"] == _64F else np.float32
-        a, b, c, _ = (
-            self._matrices(x, address, wide)
-            for x, address in zip(layouts, addresses, strict=True)
-        )
-        if product["COMPUTE_TYPE"] == ComputeType.COMPUTE_32F_FAST_TF32:
-            a, b = _shortened(a), _shortened(b)
-        a = a.swapaxes(1, 2) if product.get("TRANSA") == _TRANSPOSED else a
-        b = b.swapaxes(1, 2) if product.get("TRANSB") == _TRANSPOSED else b
-        with np.errstate(all="ignore"):
-            made = wide(alpha) * (a @ b)
-            if beta:
-                made = made + wide(beta) * c
-            made = self._finished(product, layouts[3], made, wide)
-            self._store(layouts[3], addresses[3], made)
-
-    def _finished(self, product, layout, made, wide):
-        after = cublasLt.Epilogue(
-            product.get("EPILOGUE", cublasLt.Epilogue.DEFAULT)
-        ).name
-        if "BIAS" in after:
-            address, kind = product["BIAS_POINTER"], product["BIAS_DATA_TYPE"]
-            assert address % _BIAS_ALIGNED == 0, "kernels load the bias by 16 bytes"
-            made = made + self._flat(TYPES[kind], address, layout.rows)[:, None].astype(
-                wide
-            )
-        if "RELU" in after:
-            made = np.where(made < 0, wide(0), made)
-        if "GELU" in after:
-            inner = math.sqrt(2 / math.pi) * (made + 0.044715 * made**3)
-            made = 0.5 * made * (1 + np.tanh(inner))
-        return made
-
-    def _matrices(self, layout, address, wide):
-        return np.array(self._view(layout, address), wide)
-
-    def _store(self, layout, address, made):
-        self._view(layout, address)[...] = made.astype(TYPES[layout.type])
-
-    def _view(self, layout, address):
-        flat = self._flat(TYPES[layout.type], address, layout.extent())
-        size = flat.itemsize
-        return np.lib.stride_tricks.as_strided(
-            flat,
-            (layout.batch, layout.rows, layout.cols),
-            (layout.stride * size, size, layout.ld * size),
-        )
-
-    def _flat(self, kind, address, count):
-        nbytes = count * np.dtype(kind).itemsize
-        there = self.state.host(address, nbytes, "a matrix of a product")
-        raw = (ctypes.c_uint8 * nbytes).from_address(there)
-        return np.frombuffer(raw, np.uint8).view(kind)
-
 
 def _meant(product, name, layout):
-    swapped = product.get(name) == _TRANSPOSED
+    swapped = product.get(name) == TRANSPOSED
     return (layout.cols, layout.rows) if swapped else (layout.rows, layout.cols)
 
 
@@ -297,10 +225,3 @@ def _read(address, kind, nbytes):
     assert nbytes == np.dtype(kind).itemsize
     raw = (ctypes.c_uint8 * nbytes).from_address(address)
     return np.frombuffer(bytes(raw), kind)[0].item()
-
-
-def _shortened(values):
-    """Round to TF32: ten bits of mantissa, halves to even."""
-    bits = values.view(np.uint32)
-    low = (bits >> 13) & 1
-    return ((bits + np.uint32(0xFFF) + low) & np.uint32(0xFFFFE000)).view(np.float32)
