@@ -73,7 +73,7 @@ class State:
         Size of that axis: the most that it can grow to.
     lengths
         The integer input that says, for each sequence or for all, how far the axis is
-        live; with :attr:`plus` added it is how far the run reads or writes. Without it
+        live; with ``plus`` added it is how far the run reads or writes. Without it
         the whole room has memory.
     plus
         A number, or (input, axis): the size of that axis.
