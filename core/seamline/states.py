@@ -78,13 +78,9 @@ class State:
     plus
         A number, or (input, axis): the size of that axis.
 
-        ====================================  ===============  ==================
-        operator that writes the state        lengths          plus
-        ====================================  ===============  ==================
-        ``TensorScatter``                     write_indices    (the tokens, 1)
-        with ``Attention``'s                  nonpad_kv_seqlen 0
-        ``GroupQueryAttention``               seqlens_k        1
-        ====================================  ===============  ==================
+        ``TensorScatter``'s ``write_indices`` and the tokens of the run; the
+        ``nonpad_kv_seqlen`` of ``Attention`` that reads it, and 0; the ``seqlens_k`` of
+        ``GroupQueryAttention``, and 1.
     shape
         Sizes of the whole room, where the model leaves some open.
 
