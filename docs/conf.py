@@ -41,10 +41,12 @@ nitpicky = True
 # Written by others, and not looked up: the docs build without a network.
 nitpick_ignore_regex = [
     (r"py:.*", r"(numpy|np|onnx|onnx_ir|ir|pluggy|typer)\..*"),
-    (r"py:.*", r"(typing|collections|os|time|enum)\..*"),
+    (r"py:.*", r"(typing|collections|os|threading|time|enum)\..*"),
     (r"py:class", r"(Exception|UserWarning|ValueError|NotImplementedError)"),
     (r"py:class", r"(AttributeError|Array|View|ValueType|seamline\.constants\.Known)"),
-    (r"py:class", r"seamline\.session_facts\.SessionFacts"),  # shown with its heir
+    # Shown with their heirs.
+    (r"py:class", r"seamline\.session_(facts\.SessionFacts|values\.SessionValues)"),
+    (r"py:class", r"seamline\.opened_model\.OpenedModel"),
 ]
 
 _HEADS = re.compile(r"^\w+(, \w+)+$")

@@ -93,7 +93,7 @@ class Geometry:
         Parameters
         ----------
         lengths
-            One for each of :attr:`sequences`, or one for all.
+            One for each of ``sequences``, or one for all.
         """
         given: _Counts = np.asarray(lengths, np.int64).reshape(-1)
         if len(given) != self.sequences:

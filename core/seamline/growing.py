@@ -63,7 +63,7 @@ class GrowingBuffer:
     """
     Reserved addresses of which some granules have pages; made without any.
 
-    Implements :class:`~seamline.devices.Buffer`.
+    Implements :class:`~seamline.provider.Buffer`.
 
     Attributes
     ----------

@@ -36,7 +36,7 @@ def _nothing(_: str = "") -> None:
 @attrs.define(eq=False)
 class HostVirtualMemory:
     """
-    Implements :class:`~seamline.devices.VirtualMemory` by the host's mapping calls.
+    Implements :class:`~seamline.provider.VirtualMemory` by the host's mapping calls.
 
     Attributes
     ----------

@@ -66,7 +66,7 @@ class InferenceSession(SessionValues):
         for each signature of input shapes.
     states
         Inputs that are kept between runs, each written anew by an output: a decoder's
-        caches. They are neither fed nor given; see :attr:`states`. Those of
+        caches. They are neither fed nor given; see ``session.states``. Those of
         ``sess_options`` come on top.
     settings, plugins
         Which plugins may load (from the environment and the configuration file if None);

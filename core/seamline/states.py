@@ -73,18 +73,14 @@ class State:
         Size of that axis: the most that it can grow to.
     lengths
         The integer input that says, for each sequence or for all, how far the axis is
-        live; with :attr:`plus` added it is how far the run reads or writes. Without it
+        live; with ``plus`` added it is how far the run reads or writes. Without it
         the whole room has memory.
     plus
         A number, or (input, axis): the size of that axis.
 
-        ====================================  ===============  ==================
-        operator that writes the state        lengths          plus
-        ====================================  ===============  ==================
-        ``TensorScatter``                     write_indices    (the tokens, 1)
-        with ``Attention``'s                  nonpad_kv_seqlen 0
-        ``GroupQueryAttention``               seqlens_k        1
-        ====================================  ===============  ==================
+        ``TensorScatter``'s ``write_indices`` and the tokens of the run; the
+        ``nonpad_kv_seqlen`` of ``Attention`` that reads it, and 0; the ``seqlens_k`` of
+        ``GroupQueryAttention``, and 1.
     shape
         Sizes of the whole room, where the model leaves some open.
 

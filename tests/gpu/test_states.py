@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.states.decoders import Appending, Attending, captured, opened
+from tests.states.decoders import Appending, Attending, Grouped, captured, opened
 
 from seamline.states import StateError
 
@@ -28,11 +28,12 @@ def test_three_hundred_steps_over_four_boundaries_are_one_recording():
         assert [s.events for s in captured(session)] == [["recorded"]]
 
 
+@pytest.mark.parametrize("kind", [Attending, Grouped])
 @pytest.mark.parametrize("record", [False, True])
-def test_attention_reads_across_boundaries_in_two_generations(record):
-    decoder = Attending(16384, heads=8, kept=2, width=128)  # 4096 tokens fill a granule
+def test_attention_reads_across_boundaries_in_two_generations(record, kind):
+    decoder = kind(16384, heads=8, kept=2, width=128)  # 4096 tokens fill a granule
     with opened(
-        decoder.text, decoder.states, "cuda", emulates=False, record=record
+        decoder.source, decoder.states, "cuda", emulates=False, record=record
     ) as session:
         for _ in range(2):
             for count in (4090, *[1] * 12, 4080, *[1] * 12):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 
 import numpy as np
+import onnx
 from tests.core.toys import ALONE, model
 from tests.cuda.emulation import emulated
 
@@ -129,6 +130,13 @@ class Attending:
         ]
         self.drawn = np.random.default_rng(11)
         self.reset()
+
+    @property
+    def source(self):
+        """Give the model."""
+        made = model(self.text, 24)
+        made.opset_import.append(onnx.helper.make_opsetid("com.microsoft", 1))
+        return made
 
     def reset(self):
         self.keys = np.zeros((1, self.kept, 0, self.width), np.float32)

@@ -187,7 +187,8 @@ def add_to(table: KernelTable) -> None:
     table.kernel(
         op, domain=_CONTRIB, dtypes={0: FLOATS, 5: INDICES, 6: INDICES, 9: INDICES},
         when=all_of(refused_group_query, unfit_group_query, unfit_grouped),
-        aliases=((1, 3), (2, 4)), workspace=grouped_workspace, variant="tiles",
+        aliases=((1, 3), (2, 4)), bounded=(3, 4), workspace=grouped_workspace,
+        variant="tiles",
         because="lengths and positions are read on the device, so one recording serves every step",
         not_capturable=None,
     )(group_query_attention)  # fmt: skip
