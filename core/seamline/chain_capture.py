@@ -21,6 +21,7 @@ from seamline.excursions import Chain, Excursion
 from seamline.forms import ChainSpec, HostWork, RecordsChains
 from seamline.planned import Segment, Step, Transfer
 from seamline.provider import HOST, Array, Executable, Recording, View
+from seamline.step_errors import taken
 
 if TYPE_CHECKING:
     from seamline.program import Action, Program
@@ -43,11 +44,8 @@ class CapturedChain(Captured):
     actions: tuple[tuple[Step, Action], ...]
 
     def eagerly(self) -> object:
-        """Take the steps one by one; give what one of them wrongly gave."""
-        for _, action in self.actions:
-            given = action()
-            if given is not None:
-                return given
+        """Take the steps one by one."""
+        taken(self.actions)
         return None
 
     def make(self) -> Recording:
@@ -138,9 +136,6 @@ class _Work:
     actions: tuple[tuple[Step, Action], ...]
 
     def __call__(self) -> None:
-        # Imported here: a run knows programs, and programs know chains.
-        from seamline.run import taken
-
         taken(self.actions)
 
 

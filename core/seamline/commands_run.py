@@ -21,6 +21,7 @@ def run(
     pin: options.Pins = None,
     fallback: options.Fallbacks = "error",
     optimize: options.Optimize = "all",
+    seam_form: options.SeamForms = "auto",
     inputs: options.Inputs = None,
     shape: options.Shapes = None,
     dim: options.Dims = None,
@@ -31,12 +32,14 @@ def run(
     profile: Annotated[
         Path | None, typer.Option(help="Write a Chrome trace, for ui.perfetto.dev.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: options.Json = False,
 ) -> None:
     """Run a model; inputs that are not given are made up from their types."""
     from seamline.profiling import Profile
 
-    pipeline = options.open_pipeline(model, provider, pin, fallback, optimize)
+    pipeline = options.open_pipeline(
+        model, provider, pin, fallback, optimize, seam_form
+    )
     try:
         feeds = options.feeds_for(pipeline, inputs, shape, dim, seed)
         trace = Profile("seamline") if profile else None

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from seamline.advice import Advice, advise
+from seamline.capture import Captured
 from seamline.explain_diff import diff
 from seamline.explain_seams import (
     described_chains,
@@ -98,6 +99,7 @@ def explain(
         ],
         "notes": list(pipeline.notes),
         "signature": signature,
+        "states": pipeline.states.facts(),
         "optimized": pipeline.optimized.described(),
         "folded": _folded(pipeline),
         "constants_nbytes": _constants_nbytes(pipeline),
@@ -234,8 +236,12 @@ def _segment(
 
 
 def _capture(segment: Segment, program: Program | None) -> dict[str, Any] | None:
-    """Say whether it is recorded and what happened; None where that is not asked of it."""
-    captured = program.captured.get(segment.id) if program else None
+    """Say whether it is recorded, in a chain or alone; None where that is not asked of it."""
+    if program is None:
+        return None
+    chains = [c for c in program.chains.values() if segment in c.chain.segments]
+    captured: Captured | None = program.captured.get(segment.id)
+    captured = next((c for c in chains if c.state == "recorded"), captured)
     if captured is None:
         return None
     return {

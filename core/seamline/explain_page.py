@@ -102,6 +102,16 @@ _MACROS = """
 {% endfor %}
 </table></div>
 {% endif %}
+{% if plan.excursions %}
+<h3>Excursions</h3>
+<div class="wide"><table><tr><th>id</th><th>form</th><th class="n">out</th><th class="n">in</th><th class="n">predicted us</th><th class="n">us</th><th class="n">host's us</th><th>why</th></tr>
+{% for e in plan.excursions %}
+<tr><td class="id">{{ e.id }}</td><td>{{ e.form }}</td><td class="n">{{ e.out_nbytes | bytes }}</td><td class="n">{{ e.in_nbytes | bytes }}</td>
+<td class="n">{{ e.predicted_us | us }}</td><td class="n">{{ e.us | us }}</td><td class="n">{{ e.host_us | us }}</td>
+<td>{{ e.reason }} <span class="dim">{{ e.source }}</span>{% for form, why in e.refused.items() %}<br>no {{ form }}: {{ why }}{% endfor %}</td></tr>
+{% endfor %}
+</table></div>
+{% endif %}
 {% if plan.transfers %}
 <h3>Transfers</h3>
 <div class="wide"><table><tr><th>id</th><th>value</th><th>from</th><th>to</th><th class="n">bytes</th><th class="n">us</th></tr>

@@ -84,10 +84,13 @@ class _Watching:
     ) -> None:
         if self.profile is not None:
             self.profile.event(name, category, start_ns, end_ns, args)
-        if category == "Segment":
-            provider = str(args["provider"])
+        if category in ("Segment", "Chain"):
+            # A replay that covers several segments is told by the first one's name.
             self.hooks.segment_finished(
-                segment=name, provider=provider, start_ns=start_ns, end_ns=end_ns
+                segment=str(args.get("first", name)),
+                provider=str(args["provider"]),
+                start_ns=start_ns,
+                end_ns=end_ns,
             )
 
 

@@ -8,21 +8,22 @@ out. What the caller gets is the caller's own.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from seamline.device_tensor import DeviceTensor
-from seamline.errors import KernelError, SeamlineError
+from seamline.errors import SeamlineError
 from seamline.excursions import Chain
 from seamline.kernels import KernelSegment
 from seamline.moves import fetched, take
 from seamline.planned import HostStep, Segment, Step, Transfer
 from seamline.program import Action, Program
+from seamline.step_errors import located, refuse_given
 from seamline.timings import Profile
 
-__all__ = ["run", "taken"]
+__all__ = ["run"]
 
 Values: TypeAlias = Mapping[str, Any]
 _clock = time.perf_counter_ns
@@ -61,7 +62,7 @@ def run(
         if profile is None:
             for step, action in program.actions:
                 if action() is not None:
-                    _refuse_given(step)
+                    refuse_given(step)
         else:
             for step, action in program.actions:
                 _profiled(program, step, action, profile)
@@ -75,27 +76,7 @@ def run(
     except SeamlineError:
         raise
     except Exception as error:
-        raise _located(step, error) from error
-
-
-def taken(actions: Sequence[tuple[Step, Action]]) -> None:
-    """
-    Take steps in order, and say where an error came from.
-
-    Raises
-    ------
-    KernelError
-        One failed; names its provider, segment and node, where known.
-    """
-    step: Step | None = None
-    try:
-        for step, action in actions:
-            if action() is not None:
-                _refuse_given(step)
-    except SeamlineError:
-        raise
-    except Exception as error:
-        raise _located(step, error) from error
+        raise located(step, error) from error
 
 
 def _feed(program: Program, inputs: Values) -> None:
@@ -108,25 +89,6 @@ def _feed(program: Program, inputs: Values) -> None:
         else:
             for write in writes:
                 write(value)
-
-
-def _refuse_given(step: Step | Chain) -> NoReturn:
-    """Refuse values that a segment gives: the plan has a place for each, and reads that."""
-    said = "its run() gave values, and all sizes are known; it is to give None"
-    if not isinstance(step, Segment):
-        raise KernelError(said, segment=step.id)
-    raise KernelError(said, provider=step.provider, segment=step.id, node=step.nodes[0])
-
-
-def _located(step: Step | Chain | None, error: Exception) -> KernelError:
-    """Say where an error came from that names nothing; None: inputs or outputs moved."""
-    said = f"{type(error).__name__}: {error}"
-    if step is None:
-        return KernelError(f"moving values in or out of the program: {said}")
-    if not isinstance(step, Segment):
-        return KernelError(said, segment=step.id)
-    node = step.nodes[0] if len(step.nodes) == 1 else ""
-    return KernelError(said, provider=step.provider, segment=step.id, node=node)
 
 
 def _collect(program: Program, inputs: Values, late: dict[str, Any]) -> dict[str, Any]:
@@ -168,7 +130,7 @@ def _profiled(
     ):
         executable.timed(_clock, _reporter(program, step, profile))
     elif action() is not None:
-        _refuse_given(step)
+        refuse_given(step)
     if isinstance(step, Segment):
         # On a device the work is only submitted so far, and its time is asked for.
         program.engine.memories[step.device].synchronize()
@@ -201,10 +163,11 @@ def _profiled_chain(
         return
     start = _clock()
     if action() is not None:
-        _refuse_given(chain)
+        refuse_given(chain)
     program.engine.memories[chain.device].synchronize()
     args = {
         "provider": chain.provider,
+        "first": chain.steps[0].id,
         "segments": len(chain.segments),
         "excursions": len(chain.excursions),
         "device": str(chain.device),

@@ -49,6 +49,10 @@ def check_form(form: object) -> None:
         raise ValueError(f"seam_form= takes {said}; it was given {form!r}{close}")
 
 
+def _is_form(owner: object, field: attrs.Attribute[Any], value: object) -> None:
+    check_form(value)
+
+
 @attrs.frozen
 class SeamPolicy:
     """
@@ -60,12 +64,15 @@ class SeamPolicy:
         ``allow`` them, ``warn`` of them, or make any an ``error``.
     limit
         More than this many are an error whatever ``seams`` says; None: no limit.
+    form
+        How recordings leave for the host; see :mod:`seamline.excursions`.
     """
 
     seams: Literal["allow", "warn", "error"] = attrs.field(
         default="allow", validator=_is_known
     )
     limit: int | None = attrs.field(default=None, validator=_is_count)
+    form: str = attrs.field(default=AUTO, validator=_is_form)
 
     def hold(self, plan: Plan, around: Sequence[Plan] = ()) -> None:
         """

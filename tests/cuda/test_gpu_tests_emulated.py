@@ -12,9 +12,16 @@ from tests.gpu import (
     test_device_memory,
     test_device_sessions,
     test_remapping,
+    test_seams,
 )
 
-MODULES = (test_device, test_device_memory, test_device_sessions, test_remapping)
+MODULES = (
+    test_device,
+    test_device_memory,
+    test_device_sessions,
+    test_remapping,
+    test_seams,
+)
 
 
 def _is_for_hardware(test):

@@ -33,8 +33,7 @@ from seamline_testing.twin.streams import Operation
 __all__ = ["PRICES", "Excursion", "TwinChain", "TwinMail"]
 
 _NAP = 20e-6  #: seconds between two looks of the stream's thread at the answer
-_FROM = "measured over the twin on two cores"
-#: What forms cost here; copies pass through the host's memory twice, whichever way.
+_FROM = "the simulated device's own, which say nothing of another"
 PRICES = (
     FormPrice(SeamForm.EAGER, 1500.0, 400.0, 400.0, _FROM),
     FormPrice(SeamForm.MAILBOX, 500.0, 200.0, 200.0, _FROM),

@@ -83,8 +83,9 @@ def check(
                     hold(name, x, y, rtol, atol)
             first = first or dict(zip(pipeline.graph.outputs, found, strict=True))
         if captured:
-            steps = pipeline.runner.latest().captured.values()
-            states = [(s.state, s.why) for s in steps if s.step.provider == "cuda"]
+            segments = pipeline.explain().data["plan"]["segments"]
+            mine = [s["capture"] for s in segments if s["provider"] == "cuda"]
+            states = [(one["state"], one["why"]) for one in mine if one]
             assert states, "nothing ran on the device"
             assert all(state == "recorded" for state, _ in states), states
     return first

@@ -231,7 +231,9 @@ def test_the_cheapest_form_is_taken_for_the_bytes_that_move_and_explained():
         assert first["us"] > 0 < second["host_us"]
         text = str(opened.pipeline.explain())
         assert "the cheapest of eager, mailbox, host_node" in text
-        assert "measured over the twin" in text
+        assert "the simulated device's own" in text
+        page = opened.pipeline.explain().to_html()
+        assert page.count("the cheapest of eager, mailbox, host_node") == 2
         seams = opened.said()["seams"]
         assert {seam["form"] for seam in seams if seam["excursion"]} == {"mailbox"}
 
@@ -517,3 +519,68 @@ def test_an_idle_session_uses_no_processor_time():
 
 def test_injected_errors_are_none_of_seamlines():
     assert not issubclass(InjectedError, KernelError)
+
+
+# --- measuring and profiling ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_is_measured_and_stands_beside_its_price(form):
+    with Opened(seam_form=form) as opened:
+        timings = opened.pipeline.measure({"x": X}, runs=3)
+        plan = opened.pipeline.explain(None, timings).data["plan"]
+        assert len(plan["excursions"]) == 2
+        for one in plan["excursions"]:
+            assert one["us"] > 0 < one["host_us"]
+            assert one["predicted_us"] == one["prices"][form]
+        text = str(opened.pipeline.explain(None, timings))
+        assert text.count("measured") == 2
+        assert ("chain:twin:a..twin:e recorded" in text) == (form != "eager")
+
+
+def test_a_profile_has_a_recorded_chain_as_one_event_with_its_excursions():
+    events = []
+
+    class Noting:
+        def event(self, name, category, start_ns, end_ns, args):
+            events.append((name, category, args))
+
+    with Opened(seam_form="mailbox") as opened:
+        for _ in range(2):
+            opened.right()
+        opened.pipeline.run({"x": X}, profile=Noting())
+    ((name, _, args),) = [one for one in events if one[1] == "Chain"]
+    assert name == "chain:twin:a..twin:e"
+    assert (args["segments"], args["excursions"]) == (3, 2)
+    assert args["first"] == "twin:a"
+    assert not [one for one in events if one[1] == "Segment"]
+
+
+def test_a_body_of_control_flow_has_chains_of_its_own():
+    text = """g (float[n] x, bool c) => (y) {
+        y = If(c) <then_branch = t () => (p) {
+                [ta] a = Neg(x) [tb] b = Abs(a) [tc] p = Neg(b) },
+            else_branch = e () => (q) { [eq] q = Abs(x) }> }"""
+    with Opened(text, pins={"tb": "cpu"}, seam_form="mailbox") as opened:
+        for c in (True, True, False, True):
+            (y,) = opened.pipeline.run({"x": X, "c": np.array(c)})
+            np.testing.assert_array_equal(y, -np.abs(X) if c else np.abs(X))
+        body = opened.said()["bodies"]
+        (taken,) = [one for name, one in body.items() if name.endswith("then_branch")]
+        assert taken["chains"][0]["capture"]["state"] == "recorded"
+
+
+def test_an_observer_hears_of_a_replayed_chain_once_by_its_first_segment():
+    heard = []
+
+    class Hearing(HostPlugin):
+        @hookimpl
+        def seamline_segment_finished(self, segment, provider, start_ns, end_ns):
+            heard.append((segment, provider))
+
+    with Opened(host=Hearing(), seam_form="mailbox") as opened:
+        for _ in range(2):
+            opened.right()
+        heard.clear()
+        opened.right()
+        assert heard == [("twin:a", "twin")]

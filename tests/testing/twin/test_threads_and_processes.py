@@ -7,6 +7,7 @@ import sys
 import threading
 
 import numpy as np
+import pytest
 from tests.core.toys import model
 
 from seamline.errors import SeamlineError
@@ -136,3 +137,38 @@ print(all((twin.run({"x": x})[0] == -x).all() for _ in range(20)))
 twin.close()
 """)
     assert said == ["34", "True"]
+
+
+@pytest.mark.parametrize("form", ["mailbox", "host_node"])
+def test_a_forked_child_replays_no_chain_and_does_not_wait_for_one(form):
+    said = run_script(f"""
+import os
+import numpy as np, onnx
+from seamline.errors import RunError
+from seamline.pipeline import Pipeline
+from seamline_testing.twin import plugin
+
+source = onnx.parser.parse_model(
+    '<ir_version: 10, opset_import: ["" : 18]> g (float[2] x) => (y) '
+    '{{ [a] a = Neg(x) [b] b = Abs(a) [c] y = Neg(b) }}')
+x = np.array([1, 2], np.float32)
+twin = Pipeline.open(
+    source, providers=["twin", "cpu"], pins={{"b": "cpu"}}, plugins=[plugin],
+    seam_form="{form}",
+)
+for _ in range(3):
+    twin.run({{"x": x}})
+child = os.fork()
+if not child:
+    status = 3
+    (chain,) = twin.runner.latest().chains.values()
+    try:
+        chain.recording.replay()
+    except RunError as error:
+        status = 4 if "forked" in str(error) else 5
+    os._exit(status)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+print(all((twin.run({{"x": x}})[0] == -x).all() for _ in range(5)))
+twin.close()
+""")
+    assert said == ["4", "True"]
