@@ -23,7 +23,7 @@ from seamline_cuda.attention_places import (
     operand,
 )
 from seamline_cuda.attention_scores import scores_work
-from seamline_cuda.attention_spans import Span
+from seamline_cuda.attention_spans import FIXED, Span
 from seamline_cuda.attention_works import Attended, room_of
 from seamline_cuda.elements import FLOATS
 from seamline_cuda.works import Work
@@ -135,15 +135,25 @@ def attention(call: Call) -> Sequence[Work]:
     rooms = _joined_bytes(call.view, sizes)
     keys = _cached(call, sizes, 1, first, works)
     values = _cached(call, sizes, 2, first + rooms[0], works)
-    mask, lengths = call.input(3), call.input(6)
+    attended = _attended(call, sizes, keys, values)
+    works += attended.works(first + sum(rooms))
+    scores = call.output(3)
+    if scores is not None:
+        mode = int(call.attr("qk_matmul_output_mode", 0))
+        works += scores_work(attended, scores, mode)
+    return works
+
+
+def _attended(call: Call, sizes: _Sizes, keys: Operand, values: Operand) -> Attended:
+    mask, lengths, scale = call.input(3), call.input(6), call.attr("scale")
+    # A mask that is shorter than the keys hides the rest.
     limit = sizes.keys if mask is None else min(sizes.keys, mask.shape[-1])
     given: dict[str, float] = {"before": sizes.before, "limit": limit}
-    span = Span()
+    span = FIXED
     if lengths is not None:
         span = Span("filled", lengths.kind.dtype)
         given["lengths"] = lengths.address
-    scale = call.attr("scale")
-    attended = Attended(
+    return Attended(
         q=operand(call.inputs[0], sizes.depth), k=keys, v=values,
         y=operand(call.outputs[0], sizes.width), batch=sizes.batch, heads=sizes.kv,
         group=sizes.heads // sizes.kv, rows=sizes.rows, keys=sizes.keys,
@@ -154,12 +164,6 @@ def attention(call: Call) -> Sequence[Work]:
         left=int(call.attr("left_window_size", -1)),
         right=int(call.attr("right_window_size", -1)),
     )  # fmt: skip
-    works += attended.works(first + sum(rooms))
-    scores = call.output(3)
-    if scores is not None:
-        mode = int(call.attr("qk_matmul_output_mode", 0))
-        works += scores_work(attended, scores, mode)
-    return works
 
 
 def add_to(table: KernelTable) -> None:

@@ -88,16 +88,13 @@ def kept(
     nbytes = size * WIDTHS[kind]
     if past == present or not batch * heads * capacity * nbytes:
         return []
-    units = ((8, "uint64"), (4, "uint32"), (2, "uint16"))
-    unit, stored = next(
-        (unit, stored)
-        for unit, stored in units
-        if all(at % unit == 0 for at in (nbytes, past, present))
+    unit = next(
+        n for n in (8, 4, 2) if not any(at % n for at in (nbytes, past, present))
     )
     count = batch * heads * capacity * nbytes // unit
     values = {
         **given, "x": past, "y": present, "n": count, "units": nbytes // unit,
         "capacity": capacity, "heads": heads,
     }  # fmt: skip
-    kernel, names = _kernel(stored, span)
+    kernel, names = _kernel(f"uint{8 * unit}", span)
     return [KernelWork(kernel, tuple(values[name] for name in names), count)]

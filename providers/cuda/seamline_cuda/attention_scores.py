@@ -80,23 +80,8 @@ while key < keys:
 """
 
 
-@functools.lru_cache(64)
-def _kernel(
-    kinds: tuple[str, str, str],
-    span: Span,
-    biases: tuple[str, ...],
-    capped: bool,
-    mode: int,
-) -> tuple[DeviceKernel, tuple[str, ...]]:
-    names = (*(f"{n}_{by}" for n in "qk" for by in ("batch", "head", "row")),
-             "keys", "heads", "group", "depth", "causal", "left", "right")  # fmt: skip
-    parameters = {
-        n: f"{ELEMENTS[kind].stored}*" for n, kind in zip("qky", kinds, strict=True)
-    }
-    parameters |= span.parameters() | dict.fromkeys(names, "int64")
-    for index, kind in enumerate(biases):
-        parameters |= Bias.parameters(kind, f"bias{index}")
-    parameters |= {"scale": "float32", "cap": "float32"}
+def _stages(biases: tuple[str, ...], capped: bool, mode: int) -> list[str]:
+    """Give lines that take a score to the stage that is asked for."""
     stages: list[str] = []
     if capped and mode != _RAW:
         stages.append("score = cap * libdevice.tanhf(score / cap)")
@@ -106,6 +91,33 @@ def _kernel(
             for i, kind in enumerate(biases)
         ]
         stages += filled(_MASKED, ADDED=added or ["pass"])
+    return stages
+
+
+def _parameters(
+    kinds: tuple[str, str, str], span: Span, biases: tuple[str, ...]
+) -> dict[str, str]:
+    names = (*(f"{n}_{by}" for n in "qk" for by in ("batch", "head", "row")),
+             "keys", "heads", "group", "depth", "causal", "left", "right")  # fmt: skip
+    found = {
+        n: f"{ELEMENTS[kind].stored}*" for n, kind in zip("qky", kinds, strict=True)
+    }
+    found |= span.parameters() | dict.fromkeys(names, "int64")
+    for index, kind in enumerate(biases):
+        found |= Bias.parameters(kind, f"bias{index}")
+    return found | {"scale": "float32", "cap": "float32"}
+
+
+@functools.lru_cache(64)
+def _kernel(
+    kinds: tuple[str, str, str],
+    span: Span,
+    biases: tuple[str, ...],
+    capped: bool,
+    mode: int,
+) -> tuple[DeviceKernel, tuple[str, ...]]:
+    parameters = _parameters(kinds, span, biases)
+    stages = _stages(biases, capped, mode)
     store = ELEMENTS[kinds[2]].store
     factors = {
         "QUERY": widened(kinds[0], "q[query + d]"),
