@@ -81,8 +81,9 @@ class Held:
     @classmethod
     def of(cls, segment: CudaSegment) -> Held:
         """Keep what the segment's present binding has."""
-        buffers = {n: v.buffer for n, v in segment.bound.items()}
-        return cls(segment, segment.binding, buffers)
+        # Most values lie in one buffer, which need not be looked at for each of them.
+        named = {id(v.buffer): (n, v.buffer) for n, v in segment.bound.items()}
+        return cls(segment, segment.binding, dict(named.values()))
 
     def check(self) -> None:
         """

@@ -235,17 +235,32 @@ class CudaSegment(KernelSegment):
 
     @contextlib.contextmanager
     def taken(self) -> Iterator[None]:
-        """Hold the segment's addresses; another thread is refused at once."""
+        """Hold the segment's addresses for a ``with`` block; see :meth:`take`."""
+        self.take()
+        try:
+            yield
+        finally:
+            self.give()
+
+    def take(self) -> None:
+        """
+        Hold the segment's addresses, until :meth:`give`.
+
+        Raises
+        ------
+        KernelError
+            Another thread holds them.
+        """
         if not self._turn.acquire(blocking=False):
             raise KernelError(
                 "another thread runs it now; give each thread a program of its own",
                 provider=self.provider,
                 segment=self.spec.name,
             )
-        try:
-            yield
-        finally:
-            self._turn.release()
+
+    def give(self) -> None:
+        """Let another thread have the segment's addresses."""
+        self._turn.release()
 
     # -- recording -----------------------------------------------------------------------
 
