@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     )
     from seamline.session_options import RunOptions as RunOptions
     from seamline.session_options import SessionOptions as SessionOptions
+    from seamline.states import State as State
+    from seamline.states import StateError as StateError
     from seamline.unsupported import UnsupportedError as UnsupportedError
     from seamline.unsupported import UnusedOptionWarning as UnusedOptionWarning
 
@@ -65,6 +67,8 @@ __all__ = [
     "RunOptions",
     "SeamlineError",
     "SessionOptions",
+    "State",
+    "StateError",
     "UnsupportedError",
     "UnusedOptionWarning",
     "errors",
@@ -96,6 +100,7 @@ _MODULES = {
         "ExecutionMode", "ExecutionOrder", "GraphOptimizationLevel", "RunOptions",
         "SessionOptions",
     ),
+    "states": ("State", "StateError"),
     "unsupported": ("UnsupportedError", "UnusedOptionWarning"),
 }  # fmt: skip
 _HOME = {name: module for module, names in _MODULES.items() for name in names}

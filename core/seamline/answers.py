@@ -52,6 +52,9 @@ class Claim:
         (output, input) pairs where the output is the input's bytes under another shape.
     sizes_at_run
         The kernel itself finds its outputs' sizes and allocates them (NonZero).
+    bounded
+        Inputs of which the kernel touches no more than positions or lengths, which it reads
+        as it runs, reach; past that there may be no memory.
     lazy_weights
         Inputs that may be paged in just before the run.
     workspace_nbytes
@@ -73,6 +76,7 @@ class Claim:
     workspace_nbytes: int = 0
     resident_nbytes: int = 0
     cost: Cost | None = None
+    bounded: frozenset[int] = frozenset()
 
 
 @attrs.frozen

@@ -2,10 +2,12 @@
 Whether a replay does what a run does: both, over the same inputs, and what they wrote.
 
 What the segment reads from outside is kept, since its memory may be written inside: in
-place, or because it dies there. Between the run and the replay every output is poisoned,
-so that a kernel that is missing from the recording shows. The inputs are tried twice, as
-fed and with floating-point ones rotated, so that a value baked in at recording shows even
-where a caller always feeds the same. Results are compared bit for bit.
+place, or because it dies there; of a state it is every byte that has pages, put back
+before each side, so that it advances once. Between the run and the replay every output is
+poisoned, so that a kernel that is missing from the recording shows. The inputs are tried
+twice, as fed and with floating-point ones rotated, so that a value baked in at recording
+shows even where a caller always feeds the same. Results are compared bit for
+bit.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from seamline.tensors import FLOATS, TensorType, numpy_dtype
 
 if TYPE_CHECKING:
     from seamline.program import Program
+    from seamline.state_place import Place as StatePlace
 
 __all__ = ["Both", "Place", "poison_of", "random_node", "rotated", "verified"]
 
@@ -76,7 +79,13 @@ class Both:
     ) -> None:
         self.program, self.run, self.replay = program, run, replay
         self.inputs = [place for place in inputs if self._is_plain(place[0])]
-        self.written = [place for place in written if self._is_plain(place[0])]
+        # What is written into a state is not poisoned: its pages are put back as they were.
+        states = program.plan.states
+        self.written = [
+            place
+            for place in written
+            if self._is_plain(place[0]) and place not in states
+        ]
         self.outputs = [place for place in outputs if self._is_plain(place[0])]
         self.fed = self._read(self.inputs)
 
@@ -125,9 +134,23 @@ class Both:
             self.run()
             raise self.mismatch(wrong, fed)
 
+    def _state(self, name: str, device: Device) -> StatePlace | None:
+        """Give the state that a value lies in."""
+        found = self.program.plan.states.get((name, device))
+        return None if found is None else self.program.engine.states.place(found)
+
+    def spread(self, place: Place, array: Array) -> Array:
+        """Give the whole of a value that was read."""
+        state = self._state(*place)
+        return array if state is None else state.spread(array)
+
     def _read(self, places: Iterable[Place]) -> dict[Place, Array]:
         found = {}
         for name, device in places:
+            state = self._state(name, device)
+            if state is not None:
+                found[name, device] = state.saved()
+                continue
             kind = self.program.plan.tensor(name)
             array = np.empty(kind.sizes, numpy_dtype(kind.dtype))
             view = self.program.view(name, device)
@@ -137,6 +160,10 @@ class Both:
 
     def _write(self, values: Mapping[Place, Array]) -> None:
         for (name, device), array in values.items():
+            state = self._state(name, device)
+            if state is not None:
+                state.restore(array)
+                continue
             view = self.program.view(name, device)
             self.program.engine.memories[device].write(view, array)
 
@@ -167,7 +194,7 @@ class _OfSegment(Both):
         self, wrong: Sequence[Place], fed: Mapping[Place, Array]
     ) -> CaptureMismatchError:
         names = [name for name, _ in wrong]
-        given = {name: array for (name, _), array in fed.items()}
+        given = {place[0]: self.spread(place, array) for place, array in fed.items()}
         node = first_difference(self.program, self.step, self.spec, given)
         alone = "recorded by itself, it differs too"
         if not node:

@@ -30,6 +30,8 @@ from seamline.provider import (
     Device,
     Executable,
     Gauges,
+    Growing,
+    GrowingMemory,
     Memory,
     Provider,
     SegmentSpec,
@@ -86,6 +88,26 @@ class CheckedMemory:
             gave = f"a buffer of {given} bytes" if given is not None else repr(buffer)
             raise ContractError(self.provider, f"{what}: it gave {gave}")
         return buffer
+
+    def reserve(self, nbytes: int) -> Growing:
+        """
+        Reserve addresses for a buffer that grows.
+
+        Raises
+        ------
+        ContractError
+            The provider's memory has no such buffers.
+        """
+        if not self.grows:
+            why = f"its memory has no reserve(); {nbytes} bytes were to grow"
+            raise ContractError(self.provider, why)
+        reserve: Callable[[int], Growing] = cast(Any, self.inner).reserve
+        return self._call(BuildError, f"reserve {nbytes} bytes", reserve, nbytes)
+
+    @property
+    def grows(self) -> bool:
+        """Tell whether it offers buffers that grow."""
+        return getattr(self.inner, "grows", isinstance(self.inner, GrowingMemory))
 
     def view(self, buffer: Buffer, offset: int, kind: TensorType) -> View:
         """Show bytes of a buffer as a tensor."""

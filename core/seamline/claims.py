@@ -128,12 +128,23 @@ def infer_with(
 
 @collector_paused()
 def collect(
-    graph: Graph, providers: Sequence[Provider], constants: Constants | None = None
+    graph: Graph,
+    providers: Sequence[Provider],
+    constants: Constants | None = None,
+    settled: Mapping[str, Settled] | None = None,
 ) -> Claims:
-    """Collect claims and refusals; opens no device and allocates nothing."""
+    """
+    Collect claims and refusals; opens no device and allocates nothing.
+
+    Parameters
+    ----------
+    settled
+        What is known of nodes' types already; see
+        :func:`seamline.shapes.resolve_static`.
+    """
     known = constants or Constants(graph)
     quarantined: dict[str, ContractError] = {}
-    found = resolve_static(graph, known, infer_with(providers, quarantined))
+    found = resolve_static(graph, known, infer_with(providers, quarantined), settled)
     types = found.types
     answers: dict[str, dict[str, Claim | Refusal]] = {}
     core = Claim(

@@ -17,6 +17,7 @@ __all__ = [
     "Dims",
     "Fallbacks",
     "Inputs",
+    "Json",
     "Model",
     "Optimize",
     "Pins",
@@ -74,6 +75,7 @@ Dims = Annotated[
     typer.Option("--dim", help="SYMBOL=SIZE, for sizes left open; 1 where not given."),
 ]
 Seed = Annotated[int, typer.Option(help="Seed of inputs that are made up.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def at_least(option: str, value: int, least: int) -> None:

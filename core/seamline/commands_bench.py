@@ -15,6 +15,13 @@ from seamline import command_options as options
 __all__ = ["alternate", "bench"]
 
 
+Peer = Annotated[
+    str | None, typer.Option(help="A runtime to measure beside, such as onnxruntime.")
+]
+Threads = Annotated[int, typer.Option(help="Threads of both; 0: all cores.")]
+Runs = Annotated[int, typer.Option(help="Timed runs of each.")]
+
+
 def bench(
     model: options.Model,
     *,
@@ -27,13 +34,10 @@ def bench(
     shape: options.Shapes = None,
     dim: options.Dims = None,
     seed: options.Seed = 0,
-    peer: Annotated[
-        str | None,
-        typer.Option(help="A runtime to measure beside, such as onnxruntime."),
-    ] = None,
-    threads: Annotated[int, typer.Option(help="Threads of both; 0: all cores.")] = 0,
-    runs: Annotated[int, typer.Option(help="Timed runs of each.")] = 20,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    peer: Peer = None,
+    threads: Threads = 0,
+    runs: Runs = 20,
+    as_json: options.Json = False,
 ) -> None:
     """Time a model; with --peer, alternate with it and check that both agree."""
     options.at_least("--runs", runs, 1)
@@ -56,6 +60,10 @@ def bench(
     if as_json:
         typer.echo(json.dumps(facts, indent=2))
         return
+    _print(facts, peer)
+
+
+def _print(facts: Mapping[str, Any], peer: str | None) -> None:
     for name, took in facts["median_ms"].items():
         typer.echo(
             f"{name:14} {took:10.3f} ms  (fastest {facts['fastest_ms'][name]:.3f})"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,8 +14,28 @@ from seamline import command_options as options
 
 if TYPE_CHECKING:
     from seamline.explain import Explanation
+    from seamline.pipeline import Pipeline
 
 __all__ = ["explain"]
+
+
+Measure = Annotated[
+    int, typer.Option(help="Run this often and state what steps and seams took.")
+]
+Against = Annotated[
+    Path | None,
+    typer.Option(
+        "--diff", help="Compare with an earlier --json; status 1 if it differs."
+    ),
+]
+Baseline = Annotated[
+    Path | None,
+    typer.Option(help="Hold the seams to this file; status 1 if one is new."),
+]
+WriteBaseline = Annotated[
+    Path | None, typer.Option(help="Write the seams to a file for --baseline.")
+]
+Html = Annotated[Path | None, typer.Option(help="Write a page of HTML.")]
 
 
 def explain(
@@ -29,48 +50,21 @@ def explain(
     shape: options.Shapes = None,
     dim: options.Dims = None,
     seed: options.Seed = 0,
-    measure: Annotated[
-        int, typer.Option(help="Run this often and state what steps and seams took.")
-    ] = 0,
-    against: Annotated[
-        Path | None,
-        typer.Option(
-            "--diff", help="Compare with an earlier --json; status 1 if it differs."
-        ),
-    ] = None,
-    baseline: Annotated[
-        Path | None,
-        typer.Option(help="Hold the seams to this file; status 1 if one is new."),
-    ] = None,
-    write_baseline: Annotated[
-        Path | None, typer.Option(help="Write the seams to a file for --baseline.")
-    ] = None,
-    html: Annotated[Path | None, typer.Option(help="Write a page of HTML.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    measure: Measure = 0,
+    against: Against = None,
+    baseline: Baseline = None,
+    write_baseline: WriteBaseline = None,
+    html: Html = None,
+    as_json: options.Json = False,
 ) -> None:
     """Explain claims, refusals, placement, segments, seams and memory."""
-    from seamline.explain import diff
-
     options.at_least("--measure", measure, 0)
     pipeline = options.open_pipeline(
         model, provider, pin, fallback, optimize, seam_form
     )
     try:
         feeds = options.feeds_for(pipeline, inputs, shape, dim, seed)
-        timings = None
-        if measure:
-            with options.progress(f"running {measure} times"):
-                timings = pipeline.measure(feeds, measure)
-        explanation = pipeline.explain(
-            {
-                name: value.shape
-                for name, value in feeds.items()
-                if hasattr(value, "shape")
-            }
-            if not measure
-            else None,
-            timings,
-        )
+        explanation = _explained(pipeline, feeds, measure)
     finally:
         pipeline.close()
     if html:
@@ -81,15 +75,34 @@ def explain(
         _write("--write-baseline", write_baseline, baseline_of(explanation.data))
     if baseline:
         _held(baseline, explanation, as_json=as_json)
-        return
-    if against:
-        lines = diff(_earlier(against), explanation.data)
-        text = "\n".join(lines) if lines else "no difference"
-        typer.echo(json.dumps({"differences": list(lines)}) if as_json else text)
-        if lines:
-            raise typer.Exit(1)
-        return
-    typer.echo(explanation.to_json() if as_json else str(explanation), nl=False)
+    elif against:
+        _compare(against, explanation, as_json=as_json)
+    else:
+        typer.echo(explanation.to_json() if as_json else str(explanation), nl=False)
+
+
+def _explained(
+    pipeline: Pipeline, feeds: Mapping[str, Any], measure: int
+) -> Explanation:
+    """Explain what inputs of these shapes would do, or did where they were measured."""
+    if measure:
+        with options.progress(f"running {measure} times"):
+            timings = pipeline.measure(feeds, measure)
+        return pipeline.explain(None, timings)
+    shapes = {
+        name: value.shape for name, value in feeds.items() if hasattr(value, "shape")
+    }
+    return pipeline.explain(shapes)
+
+
+def _compare(against: Path, explanation: Explanation, *, as_json: bool) -> None:
+    from seamline.explain import diff
+
+    lines = diff(_earlier(against), explanation.data)
+    text = "\n".join(lines) if lines else "no difference"
+    typer.echo(json.dumps({"differences": list(lines)}) if as_json else text)
+    if lines:
+        raise typer.Exit(1)
 
 
 def _earlier(path: Path) -> dict[str, Any]:

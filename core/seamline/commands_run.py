@@ -32,7 +32,7 @@ def run(
     profile: Annotated[
         Path | None, typer.Option(help="Write a Chrome trace, for ui.perfetto.dev.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: options.Json = False,
 ) -> None:
     """Run a model; inputs that are not given are made up from their types."""
     from seamline.profiling import Profile

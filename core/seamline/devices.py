@@ -7,7 +7,7 @@ grows need not move.
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import attrs
 import numpy as np
@@ -21,6 +21,8 @@ __all__ = [
     "Buffer",
     "Device",
     "Gauges",
+    "Growing",
+    "GrowingMemory",
     "Memory",
     "View",
     "VirtualMemory",
@@ -119,6 +121,49 @@ class Buffer(Protocol):
         ...
 
 
+class Growing(Buffer, Protocol):
+    """
+    A buffer whose addresses are taken at once, and whose pages come by need.
+
+    :class:`seamline.growing.GrowingBuffer` is one over any virtual memory.
+    """
+
+    @property
+    def granule(self) -> int:
+        """Give the bytes that get pages together."""
+        ...
+
+    @property
+    def granules(self) -> int:
+        """Give the granules that its room takes."""
+        ...
+
+    @property
+    def committed(self) -> int:
+        """Give the bytes that have pages."""
+        ...
+
+    def commit(self, mask: Array) -> tuple[tuple[int, int], ...]:
+        """Have pages for these granules too, or as before; give the parts that got them."""
+        ...
+
+    def keep(self, mask: Array) -> None:
+        """Give back the pages of all other granules, once nothing reads them."""
+        ...
+
+    def held(self) -> Array:
+        """Say for each granule whether it has pages."""
+        ...
+
+    def committed_parts(self) -> tuple[tuple[int, int], ...]:
+        """Give the first byte of each part that has pages and the one after it."""
+        ...
+
+    def count(self, nbytes: int) -> None:
+        """Say how many of its bytes are live, for the gauges."""
+        ...
+
+
 class VirtualMemory(Protocol):
     """
     Address space and pages apart: the driver's verbs, on the host and on devices.
@@ -214,4 +259,27 @@ class Memory(Protocol):
 
     def gauges(self) -> Gauges:
         """Give the bytes held now."""
+        ...
+
+
+@runtime_checkable
+class GrowingMemory(Protocol):
+    """
+    A memory that also offers buffers that grow; a provider need not have it.
+
+    Where it does not, a session's states have their whole room allocated.
+    """
+
+    def reserve(self, nbytes: int) -> Growing:
+        """
+        Reserve addresses for so many bytes, without pages.
+
+        Views of it are made as of any buffer. What reads or writes keeps within the
+        parts that have pages.
+
+        Raises
+        ------
+        VirtualMemoryError
+            There are no more addresses.
+        """
         ...

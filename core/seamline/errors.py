@@ -19,6 +19,7 @@ Everything seamline raises on purpose.
     └── RunError                   the plan is fine; carrying it out failed
         ├── BuildError
         ├── VirtualMemoryError         (in seamline.provider) a memory call was refused
+        ├── StateError                 (in seamline.states) a run would outgrow a state
         ├── KernelError
         │   └── DeadlineError          a call on a provider, or its work, did not end in time
         └── RecordingError

@@ -99,6 +99,7 @@ def explain(
         ],
         "notes": list(pipeline.notes),
         "signature": signature,
+        "states": pipeline.states.facts(),
         "optimized": pipeline.optimized.described(),
         "folded": _folded(pipeline),
         "constants_nbytes": _constants_nbytes(pipeline),

@@ -43,6 +43,7 @@ def as_text(data: Mapping[str, Any]) -> str:
             lines.append(f"           {one['name']}: {said}")
     signature = ", ".join(f"{name}: {kind}" for name, kind in data["signature"].items())
     lines.append(f"signature  {signature or '(no inputs)'}")
+    lines += _states(data.get("states", {}))
     lines += _optimized(data["optimized"])
     folded = data["folded"]
     if folded["nodes"]:
@@ -58,6 +59,29 @@ def as_text(data: Mapping[str, Any]) -> str:
         lines += ["", "what would help most"]
         lines += [f"  {advice['text']}" for advice in data["advice"][:5]]
     return "\n".join(lines) + "\n"
+
+
+def _states(states: Mapping[str, Any]) -> Iterator[str]:
+    """Give each state's place and how much of its room is live and has pages."""
+    for name, one in states.items():
+        yield f"state      {name} -> {one['output']}: {one['type']}, {_held(one)}"
+        if one.get("whole"):
+            yield f"           all of it has pages: {one['whole']}"
+
+
+def _held(state: Mapping[str, Any]) -> str:
+    """Say what a state holds; before any run it has no place."""
+    room = f"room {state['room']} ({bytes_text(state['room_nbytes'])})"
+    if state["place"] is None:
+        return f"{room}, no place yet"
+    live = (
+        f"live {max(state['lengths'], default=0)} ({bytes_text(state['live_nbytes'])})"
+    )
+    held = f"{bytes_text(state['committed_nbytes'])} committed"
+    if state["granules"] is not None:
+        size = bytes_text(state["granule"])
+        held += f" in {state['granules']} granules of {size}"
+    return f"{room}, {live}, {held}, on {state['place']}"
 
 
 def _optimized(optimized: Mapping[str, Any]) -> Iterator[str]:

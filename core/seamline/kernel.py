@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -10,11 +11,13 @@ import attrs
 from seamline.provider import Array, BuildContext, Claim, NodeView, Refusal, View
 from seamline.tensors import TensorType, ValueType
 
-__all__ = ["NEWEST", "Call", "Inference", "Kernel", "Run"]
+__all__ = ["NEWEST", "Call", "Inference", "Kernel", "NotCapturable", "Run"]
 
 Run: TypeAlias = Callable[[], object]
 #: Gives one type for each output of a node.
 Inference: TypeAlias = Callable[[NodeView], Sequence[ValueType | None]]
+#: Why a kernel cannot be recorded, None where it can, or what says either of a node.
+NotCapturable: TypeAlias = str | Callable[[NodeView], str | None] | None
 NEWEST = 10_000  #: since-versions without an end
 
 
@@ -89,6 +92,8 @@ class Kernel:
         Element types accepted, by input index.
     when
         Looks at the node and gives a reason to refuse it, or None.
+    not_capturable
+        Why it cannot be recorded, or what looks at the node and says so.
     """
 
     op_type: str
@@ -104,21 +109,25 @@ class Kernel:
     aliases: tuple[tuple[int, int], ...]
     views: tuple[tuple[int, int], ...]
     sizes_at_run: bool
-    not_capturable: str | None
+    not_capturable: NotCapturable
     workspace: Callable[[NodeView], int] | None
     resident: Callable[[NodeView], int] | None
     parameters: frozenset[str] | None  # keyword-only names of a simple kernel
+    bounded: Callable[[NodeView], Collection[int]] | frozenset[int] = frozenset()
     _plain: Claim = attrs.field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
         plain = Claim(
             self.variant,
             self.because,
-            self.not_capturable,
+            None if callable(self.not_capturable) else self.not_capturable,
             self.host_inputs,
             self.aliases,
             self.views,
             self.sizes_at_run,
+            bounded=self.bounded
+            if isinstance(self.bounded, frozenset)
+            else frozenset(),
         )
         object.__setattr__(self, "_plain", plain)
 
@@ -153,10 +162,20 @@ class Kernel:
 
     def claim(self, node: NodeView) -> Claim:
         """Give the claim for a node that it does not refuse."""
+        claim = self._plain
+        if callable(self.not_capturable):
+            claim = _because_of(claim, self.not_capturable(node))
+        if callable(self.bounded):
+            claim = attrs.evolve(claim, bounded=frozenset(self.bounded(node)))
         if self.workspace is None and self.resident is None:
-            return self._plain
+            return claim
         return attrs.evolve(
-            self._plain,
+            claim,
             workspace_nbytes=self.workspace(node) if self.workspace else 0,
             resident_nbytes=self.resident(node) if self.resident else 0,
         )
+
+
+@functools.lru_cache(maxsize=1024)  # a model's nodes share a few claims
+def _because_of(claim: Claim, reason: str | None) -> Claim:
+    return attrs.evolve(claim, not_capturable=reason) if reason else claim

@@ -26,11 +26,11 @@ import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
-from seamline.kernel import NEWEST, Call, Inference, Kernel, Run
+from seamline.kernel import NEWEST, Call, Inference, Kernel, NotCapturable, Run
 from seamline.provider import NodeView, Refusal
 from seamline.tensors import ValueType
 
-__all__ = ["Call", "Inference", "Kernel", "KernelTable", "Run"]
+__all__ = ["Call", "Inference", "Kernel", "KernelTable", "NotCapturable", "Run"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -45,11 +45,20 @@ class KernelTable:
         The provider's name.
     variant
         What its claims call the implementation, unless a kernel says otherwise.
+    not_capturable
+        Why a kernel that does not say so itself cannot be recorded.
     """
 
-    def __init__(self, name: str, *, variant: str = "numpy") -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        variant: str = "numpy",
+        not_capturable: NotCapturable = "it runs in Python",
+    ) -> None:
         self.name = name
         self.variant = variant
+        self.not_capturable = not_capturable
         self._kernels: dict[tuple[str, str], list[Kernel]] = {}
         self._inferences: dict[tuple[str, str], Inference] = {}
         self._refusals: dict[tuple[str, str], Refusal] = {}
@@ -67,9 +76,10 @@ class KernelTable:
         views: Collection[tuple[int, int]] = (),
         workspace: Callable[[NodeView], int] | None = None,
         resident: Callable[[NodeView], int] | None = None,
+        bounded: Collection[int] | Callable[[NodeView], Collection[int]] = (),
         variant: str = "",
         because: str = "",
-        not_capturable: str | None = "it runs in Python",
+        not_capturable: NotCapturable = "",
     ) -> Callable[[F], F]:
         """
         Register a kernel that is bound once: ``function(call) -> run``.
@@ -93,7 +103,16 @@ class KernelTable:
             Scratch bytes for a node of sized types.
         resident
             Bytes that it keeps for the session, such as packed weights.
+        bounded
+            Inputs of which it touches no more than lengths or positions, read as it runs,
+            reach, or what gives them for a node: caches whose rest may have no memory.
+        not_capturable
+            Why it cannot be recorded, None where it can, or what says either of a node;
+            empty for what the table says.
         """
+        if not_capturable == "":
+            not_capturable = self.not_capturable
+        keeps = bounded if callable(bounded) else frozenset(bounded)
 
         def register(function: F) -> F:
             self._add(
@@ -101,7 +120,7 @@ class KernelTable:
                     op_type, domain, _range(since), function, False, _dtypes(dtypes),
                     variant or self.variant, because, when, frozenset(host_inputs),
                     tuple(aliases), tuple(views), False, not_capturable, workspace,
-                    resident, None,
+                    resident, None, keeps,
                 )
             )  # fmt: skip
             return function
@@ -139,7 +158,7 @@ class KernelTable:
                 Kernel(
                     op_type, domain, _range(since), function, True, _dtypes(dtypes),
                     variant or self.variant, because, when, frozenset(host_inputs),
-                    (), (), sizes_at_run, "it runs in Python", None, None, names,
+                    (), (), sizes_at_run, self.not_capturable, None, None, names,
                 )
             )  # fmt: skip
             return function
@@ -183,12 +202,19 @@ class KernelTable:
         return self._kernels.get((domain, op_type), ())
 
     def find(self, node: NodeView) -> Kernel | Refusal:
-        """Give the first kernel that takes the node, or the last one's refusal."""
+        """
+        Give the first kernel that takes the node, or a refusal.
+
+        It is the last of those that took the node's types and refused its form; where none
+        took its types, that of the last kernel.
+        """
         answer: Refusal | None = None
         for kernel in self._kernels.get((node.domain, node.op_type), ()):
-            answer = kernel.refuses(node)
-            if answer is None:
+            refusal = kernel.refuses(node)
+            if refusal is None:
                 return kernel
+            if answer is None or answer.accepts or not refusal.accepts:
+                answer = refusal
         if answer is None:
             answer = self._refusals.get((node.domain, node.op_type))
         return answer or Refusal(f"no kernel for {node.node.qualified_op}")

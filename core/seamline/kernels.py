@@ -20,7 +20,7 @@ from typing import Any
 import attrs
 
 from seamline.errors import BuildError, ContractError, KernelError, RecordingError
-from seamline.kernel_table import Call, Kernel, KernelTable, Run
+from seamline.kernel_table import Call, Kernel, KernelTable, NotCapturable, Run
 from seamline.provider import (
     HOST,
     Array,
@@ -47,6 +47,7 @@ __all__ = [
     "KernelProvider",
     "KernelSegment",
     "KernelTable",
+    "NotCapturable",
     "Run",
     "provider_spec",
 ]

@@ -11,7 +11,7 @@ be a different look at the same bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import attrs
 
@@ -61,6 +61,7 @@ class Layout:
     workspaces: Mapping[str, Slot]
     arenas: Mapping[Device, int]
     peak: Mapping[Device, int]
+    states: Mapping[tuple[str, Device], str] = attrs.field(factory=dict)
 
 
 @attrs.define
@@ -80,6 +81,7 @@ def lay_out(
     copies: Mapping[tuple[str, Device], int],
     internal: frozenset[str],
     keep: frozenset[str],
+    states: Collection[str] = (),
 ) -> Layout:
     """
     Give every value that lives in this plan its bytes.
@@ -92,8 +94,12 @@ def lay_out(
         Values inside segments whose provider finds room for them itself.
     keep
         Values read after the last step: outputs, and what the rest reads.
+    states
+        Inputs whose bytes are the session's, and not in an arena; nor what shares them.
     """
-    return _Laying(types, known, internal, keep, readings).run(feeds, copies)
+    laying = _Laying(types, known, internal, keep, readings)
+    laying.states = states
+    return laying.run(feeds, copies)
 
 
 class _Laying:
@@ -113,6 +119,7 @@ class _Laying:
         self.roots: dict[tuple[str, Device], tuple[str, Device]] = {}
         self.bytes: dict[tuple[str, Device], _Bytes] = {}
         self.shared: dict[str, str] = {}
+        self.states: Collection[str] = ()
 
     def run(
         self,
@@ -236,9 +243,12 @@ class _Laying:
         workspaces: dict[str, Slot] = {}
         arenas: dict[Device, int] = {}
         peak: dict[Device, int] = {}
+        states = {
+            k: root[0] for k, root in self.roots.items() if root[0] in self.states
+        }
         devices = {key[1] for key in self.bytes} | {device for _, device, _ in scratch}
         for device in sorted(devices, key=str):
-            keys = [key for key in self.bytes if key[1] == device]
+            keys = [k for k in self.bytes if k[1] == device and k not in states]
             held = [self.bytes[key] for key in keys]
             mine = [item for item in scratch if item[1] == device]
             packing = pack(
@@ -254,4 +264,4 @@ class _Laying:
             ):
                 workspaces[node] = Slot(offset, interval.nbytes)
             arenas[device], peak[device] = packing.nbytes, packing.peak
-        return Layout(slots, self.shared, workspaces, arenas, peak)
+        return Layout(slots, self.shared, workspaces, arenas, peak, states)

@@ -29,10 +29,11 @@ Fetcher: TypeAlias = tuple[str, Callable[[], Any] | None]
 
 
 def feeders(program: Program) -> tuple[Feeder, ...]:
-    """Give what writes each input of the region; sequences and absences are kept."""
+    """Give what writes each input but states; sequences and absences are kept."""
     return tuple(
         (feed.value, tuple(_write(program, feed.value, d) for d in feed.devices))
         for feed in program.plan.feeds
+        if feed.value not in program.engine.states.settled
     )
 
 
@@ -81,9 +82,10 @@ def fetched(program: Program, tensor: DeviceTensor) -> Array:
 
 
 def fetchers(program: Program) -> tuple[Fetcher, ...]:
-    """Give what copies each output of the region to an array of the caller's own."""
+    """Give what copies each output but states to an array of the caller's own."""
     names = dict.fromkeys(program.plan.region.outputs)
-    return tuple((name, _fetch(program, name)) for name in names)
+    kept = program.engine.states.outputs
+    return tuple((name, _fetch(program, name)) for name in names if name not in kept)
 
 
 def _fetch(program: Program, name: str) -> Callable[[], Any] | None:

@@ -45,6 +45,7 @@ FOLLOWED = frozenset({"Cast", "Div"})
 
 #: Elements of a value that may decide sizes; larger ones never do.
 _DATA_LIMIT = 4096
+_MEANT = 1 << 24  #: bounds past it are longer than an axis that is sliced to them
 _FAR = 2**31 - 2  #: bounds past it say "to the end", in 32 bits or 64
 
 
@@ -56,7 +57,8 @@ def guesses(node: Node, known: Callable[[str], Array | None]) -> bool:
     sized as if they were left out; an aspect ratio that ``Resize`` keeps is measured over
     axes that it does not resize; ``Slice`` backwards from before the first element, which
     starts at the first, is taken for empty or whole, and so is one backwards from far
-    behind the last, or forwards to far before the first; ``Unique`` along an axis becomes
+    behind the last, or forwards to far before the first; forwards to a number that no size
+    has, which is meant for the end, it makes that the size of an axis without one; ``Unique`` along an axis becomes
     a vector; and ``MelWeightMatrix`` reads another layout.
     """
     if node.domain:
@@ -82,7 +84,10 @@ def _guesses_slice(node: Node, known: Callable[[str], Array | None]) -> bool:
         return False
     back = np.zeros((), np.bool_) if steps is None else steps < 0
     early = starts is not None and (back & ((starts < -1) | (starts > _FAR))).any()
-    return bool(early or (ends is not None and (~back & (ends < -_FAR)).any()))
+    if early or ends is None:
+        return bool(early)
+    far = (ends < -_FAR) | ((ends > _MEANT) & (ends <= _FAR))
+    return bool((~back & far).any())
 
 
 def strays(
@@ -135,6 +140,8 @@ def infer_by_onnx(
     """Give the outputs' types; where ONNX finds no shapes, what its signature says."""
     if node.op_type == "Slice" and node.since_version == 1 and not node.domain:
         return [_sliced(node, types.get(node.inputs[0]))]
+    if node.op_type == "GroupNormalization" and not node.domain:
+        return [types.get(node.inputs[0])]  # version 18 has no inference
     schema = _schema(node)
     given: dict[str, onnx.TypeProto] = {}
     data: dict[str, onnx.TensorProto] = {}

@@ -26,7 +26,7 @@ from seamline.levels import GraphOptimizationLevel
 from seamline.naming import walk_graphs
 from seamline.provider import Provider
 from seamline.rewriting import Left, Rewrite, Rewriting, Rules
-from seamline.shapes import resolve_static
+from seamline.shapes import Settled, resolve_static
 from seamline.tensors import TensorType, ValueType
 
 __all__ = ["Optimized", "optimize"]
@@ -47,12 +47,15 @@ class Optimized:
         In the order in which they were made.
     left
         Nodes that a rule fits and that were left as they are.
+    settled
+        Types that rules had found, of nodes that are in the graph as they were.
     """
 
     graph: Graph
     level: GraphOptimizationLevel
     rewrites: tuple[Rewrite, ...] = ()
     left: tuple[Left, ...] = ()
+    settled: Mapping[str, Settled] = attrs.field(factory=dict, repr=False)
 
     def described(self) -> dict[str, Any]:
         """Give what was done as JSON knows it, with ids that a diff compares by."""
@@ -103,8 +106,22 @@ def optimize(
         _apply(work, rules)
     left = tuple(work.left.values())
     if not work.rewrites:
-        return Optimized(graph, level, left=left)
-    return Optimized(_built(work), level, tuple(work.rewrites), left)
+        return Optimized(graph, level, left=left, settled=work.settled)
+    made = _built(work)
+    return Optimized(made, level, tuple(work.rewrites), left, _still(made, work))
+
+
+def _still(made: Graph, work: Rewriting) -> dict[str, Settled]:
+    """Give what was settled of nodes that no rule took or made, which may take their names."""
+    if not work.settled:
+        return {}
+    touched = {name for one in work.rewrites for name in (*one.nodes, *one.made)}
+    found: dict[str, Settled] = {}
+    for node in made.walk():
+        before = None if node.name in touched else work.settled.get(node.name)
+        if before is not None and len(node.inputs) == len(before.inputs):
+            found[node.name] = before
+    return found
 
 
 def _stages(level: GraphOptimizationLevel) -> Iterator[Rules]:
@@ -126,11 +143,14 @@ def _rewriting(
 
     def infer() -> Mapping[str, ValueType | None]:
         named = attrs.evolve(graph, types=_with_symbols(graph))
-        return resolve_static(named, constants, infer_with(providers)).types
+        found = resolve_static(named, constants, infer_with(providers))
+        work.settled = found.settled
+        return found.types
 
     model = copy_model(graph.model, graph.file)
     pinned = _pinned(list(graph.walk()), pins)
-    return Rewriting(graph, model, providers, pinned, fixed.get, constants, infer)
+    work = Rewriting(graph, model, providers, pinned, fixed.get, constants, infer)
+    return work
 
 
 def _with_symbols(graph: Graph) -> dict[str, ValueType | None]:

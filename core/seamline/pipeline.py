@@ -17,24 +17,16 @@ from typing import TYPE_CHECKING, Any, Literal
 import attrs
 import numpy as np
 
-from seamline.claims import Claims
-from seamline.engine import Capture, Engine
+from seamline.engine import Capture
 from seamline.errors import RunError, SeamlineError
-from seamline.folding import Folding
-from seamline.graph import Graph
 from seamline.levels import GraphOptimizationLevel
 from seamline.notes import Notes, SeamlineWarning
-from seamline.opened import Opened
-from seamline.optimization import Optimized
-from seamline.placement import Placement
-from seamline.planned import Plan
+from seamline.opened_model import OpenedModel
 from seamline.preparation import Fallback, Source, prepare
-from seamline.provider import Provider
 from seamline.rerouting import Rerouting
-from seamline.runner import Runner
-from seamline.samples import weightless_feeds
 from seamline.seam_policy import SeamPolicy
-from seamline.tensors import ValueType
+from seamline.state_store import States
+from seamline.states import State, settle
 from seamline.timings import Profile, Timings
 from seamline.variants import Variants, check_programs
 
@@ -47,21 +39,9 @@ __all__ = ["Fallback", "Pipeline", "SeamlineWarning"]
 
 
 @attrs.define(eq=False)
-class Pipeline:
-    """
-    A model opened over providers.
+class Pipeline(OpenedModel):
+    """A model opened over providers."""
 
-    Attributes
-    ----------
-    optimized
-        What was rewritten before providers were asked; ``graph`` is its graph.
-    """
-
-    graph: Graph
-    opened: Opened
-    variants: Variants
-    optimized: Optimized
-    _routes: Rerouting
     _stack: ExitStack
     _lock: threading.RLock = attrs.field(factory=threading.RLock)
     _closed: bool = False
@@ -84,6 +64,8 @@ class Pipeline:
         graph_optimization_level: GraphOptimizationLevel | int | str = "none",
         accuracy_level: int = 0,
         deadline: float | None = None,
+        states: Sequence[State] = (),
+        dims: Mapping[str, int] | None = None,
         settings: Settings | None = None,
         plugins: Sequence[Any] = (),
     ) -> Pipeline:
@@ -116,6 +98,10 @@ class Pipeline:
         deadline
             Seconds that one call on a provider may take, each then on a thread of the
             provider's own; see :mod:`seamline.watch`. None: calls are direct.
+        states
+            Inputs that are kept between runs, each written anew by an output.
+        dims
+            Sizes of symbols in the types of states.
         plugins
             Plugins beside the installed ones.
 
@@ -134,9 +120,14 @@ class Pipeline:
             )  # fmt: skip
             notes = Notes(fallback == "warn")
             capture = Capture(record, verify_capture, seam_form)
+            lock = threading.RLock()
+            kept = States.of(settle(states, ready.graph, dims or {}), lock)
+            stack.callback(kept.close)
             variants = Variants(
-                ready.graph, ready.opened, ready.placement, policy, programs, capture
-            )
+                ready.graph, ready.opened, ready.placement, policy, programs, capture,
+                states=kept,
+            )  # fmt: skip
+            kept.locate = variants.home_of
             stack.callback(variants.close)
             variants.of(frozenset(), ready.constants)
             routes = Rerouting(
@@ -144,62 +135,17 @@ class Pipeline:
                 variants, notes,
             )  # fmt: skip
             self = cls(
-                ready.graph, ready.opened, variants, ready.optimized, routes, stack
+                ready.graph,
+                ready.opened,
+                variants,
+                ready.optimized,
+                routes,
+                stack,
+                lock,
             )
             notes.add(*ready.notes)
             self._stack = stack.pop_all()
         return self
-
-    @property
-    def notes(self) -> Sequence[str]:
-        """Give what was dropped, moved or left, and why; shown by ``explain``."""
-        return tuple(self._routes.notes.texts)
-
-    @property
-    def claims(self) -> Claims:
-        """Give what each provider said of each node."""
-        return self._routes.claims
-
-    @property
-    def placement(self) -> Placement:
-        """Give the provider of each node; nodes that could not be built have moved."""
-        return self._routes.placement
-
-    @property
-    def types(self) -> Mapping[str, ValueType | None]:
-        """Give what is known of each value's type before any feed."""
-        return self.claims.types
-
-    @property
-    def runner(self) -> Runner:
-        """Give the runner of the model as it is, with no default fed."""
-        return self.variants.of(frozenset()).runner
-
-    @property
-    def engine(self) -> Engine:
-        """Give the engine of the model as it is."""
-        return self.variants.of(frozenset()).engine
-
-    @property
-    def folding(self) -> Folding:
-        """Say what was folded in the model as it is."""
-        return self.variants.of(frozenset()).folding
-
-    @property
-    def providers(self) -> Mapping[str, Provider]:
-        """Give the opened providers, most preferred first."""
-        return self.opened.providers
-
-    @property
-    def provider_options(self) -> Mapping[str, Mapping[str, Any]]:
-        """Give the options that each provider was opened with."""
-        return self.opened.options
-
-    def assignments(self) -> Mapping[str, str]:
-        """Give the provider of every node, bodies included."""
-        return {
-            name: choice.provider for name, choice in self.placement.choices.items()
-        }
 
     # -- running -------------------------------------------------------------------------
 
@@ -219,7 +165,8 @@ class Pipeline:
             Checked arrays by input name; lists for sequences, None for an empty optional.
             A value that the model gives a default for may be left out.
         fetches
-            Output names; all, in order, where left out.
+            Output names; all but those of states, in order, where left out. A state that
+            is asked for is copied out, its live part.
 
         Returns
         -------
@@ -234,14 +181,19 @@ class Pipeline:
             ``verify_capture`` found a replay that differs; names the first node, which
             is not recorded any more.
         """
-        names = list(self.graph.outputs if fetches is None else fetches)
+        kept = self.states.outputs
+        asked = [n for n in self.graph.outputs if n not in kept]
+        names = list(asked if fetches is None else fetches)
         start = time.perf_counter_ns()
         error: SeamlineError | None = None
         with self._lock, np.errstate(all="ignore"):
             if self._closed:
                 raise RunError(f"the pipeline of {self.graph.name!r} is closed")
             try:
+                self.states.refuse_fed(feeds)
                 results = self._routes.run(feeds, profile)
+                for name in self.states.outputs.keys() & names:
+                    results[name] = self.states.read(name)
             except SeamlineError as raised:
                 error = raised
                 raise
@@ -260,18 +212,6 @@ class Pipeline:
         self.opened.run_finished(start, time.perf_counter_ns(), error)
 
     # -- explaining ----------------------------------------------------------------------
-
-    def plan(self, shapes: Mapping[str, Sequence[int]] | None = None) -> Plan:
-        """
-        Give the plan of the last run, or one for the shapes given.
-
-        Symbolic and unknown sizes that are not given count as 1.
-        """
-        latest = self.runner.latest()
-        if shapes is None and latest is not None:
-            return latest.plan
-        types = {name: self.types.get(name) for name in self.runner.region.inputs}
-        return self.runner.plan(weightless_feeds(types, shapes or {}))
 
     def explain(
         self,

@@ -11,6 +11,7 @@ remains is cut, laid out in memory and described; nothing is allocated.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 
 import attrs
 
@@ -19,6 +20,7 @@ from seamline.claims import CORE, infer_with
 from seamline.collector import collector_paused
 from seamline.constants import Constants, Known
 from seamline.crossings import cross
+from seamline.earlier_plans import EarlierPlans
 from seamline.excursions import AUTO, chained
 from seamline.layout import Reading, lay_out
 from seamline.placement import Placement
@@ -27,6 +29,8 @@ from seamline.provider import HOST, Array, Device, Provider, cuts_capture
 from seamline.seams import name_seams
 from seamline.segmentation import cut
 from seamline.shapes import resolve
+from seamline.state_rules import kept_sizes, read_whole
+from seamline.states import Settled
 from seamline.tensors import ValueType
 
 __all__ = ["Plan", "Region", "partition", "whole"]
@@ -43,6 +47,8 @@ def partition(
     known: Mapping[str, Array] | None = None,
     where: Mapping[str, tuple[Device, ...]] | None = None,
     quarantined: Mapping[str, str] | None = None,
+    earlier: EarlierPlans | None = None,
+    states: Mapping[str, Settled] = MappingProxyType({}),
     form: str = AUTO,
     never: str = "",
 ) -> Plan:
@@ -59,6 +65,10 @@ def partition(
         Devices on which captures lie; the host where not said.
     quarantined
         Nodes that made recording fail, and why: segments are cut around them.
+    earlier
+        What plans of this region found for other sizes; this one adds to it.
+    states
+        Inputs that the session keeps in places of its own.
     form
         How excursions to the host are made; see :func:`seamline.excursions.chained`.
     never
@@ -72,7 +82,7 @@ def partition(
         With sizes known, no provider runs a node.
     """
     outside = constants.with_known(known or {})
-    infer = infer_with(list(providers.values()))
+    infer = kept_sizes(infer_with(list(providers.values())), states)
     found = resolve(
         region.graph,
         region.nodes,
@@ -80,11 +90,12 @@ def partition(
         outside,
         infer,
         placement.claims.settled,
+        earlier.types if earlier is not None else None,
     )
     together = constants.with_known({**(known or {}), **found.known})
     making = _Making(
         region, placement, providers, found.types, together, where or {},
-        quarantined or {},
+        quarantined or {}, states, earlier,
     )  # fmt: skip
     plan = making.plan()
     links = chained(plan.steps, providers, making.waiting, form, never)
@@ -103,17 +114,21 @@ class _Making:
         known: Known,
         where: Mapping[str, tuple[Device, ...]],
         quarantined: Mapping[str, str],
+        states: Collection[str],
+        earlier: EarlierPlans | None,
     ) -> None:
         self.region, self.placement, self.providers = region, placement, providers
         self.types, self.where = types, where
-        self.known, self.quarantined = known, quarantined
+        self.known, self.quarantined, self.states = known, quarantined, states
+        self.earlier = earlier
         self.written: Collection[str] = ()
         self.waiting: set[str] = set()  #: nodes that read on the host what is computed
 
     def plan(self) -> Plan:
         todo = agenda(
-            self.region, self.placement, self.providers, self.types, self.known
-        )
+            self.region, self.placement, self.providers, self.types, self.known,
+            self.earlier.choices if self.earlier is not None else None,
+        )  # fmt: skip
         todo = attrs.evolve(todo, due=tuple([self._due(run) for run in todo.due]))
         order, joined = self._segments(todo.due)
         bare, readings = self._steps(order, todo.kept)
@@ -134,6 +149,7 @@ class _Making:
             crossings.copies,
             self._internal(bare),
             todo.kept,
+            self.states,
         )
         return Plan(
             region=self.region,
@@ -152,6 +168,8 @@ class _Making:
             peak=layout.peak,
             rest=todo.rest(),
             joined=joined,
+            states=layout.states,
+            whole=read_whole(readings, layout.states),
         )
 
     def _seams(

@@ -218,6 +218,10 @@ class Plan:
         Bytes of one arena for each device.
     peak
         Bytes alive at the worst moment, by device.
+    states
+        Values that lie in the place of a state, by (value, device) -> the state's input.
+    whole
+        State -> why all of it is read, or may be.
     rest
         What can be planned only when sizes found by this plan are known.
     joined
@@ -243,6 +247,8 @@ class Plan:
     peak: Mapping[Device, int]
     rest: Region | None = attrs.field(default=None, eq=False)
     joined: bool = True
+    states: Mapping[tuple[str, Device], str] = attrs.field(factory=dict, repr=False)
+    whole: Mapping[str, str] = attrs.field(factory=dict)
     excursions: tuple[Excursion, ...] = ()
     chains: tuple[Chain, ...] = ()
 
@@ -255,6 +261,10 @@ class Plan:
     def transfers(self) -> tuple[Transfer, ...]:
         """Give the transfers in order."""
         return tuple(step for step in self.steps if isinstance(step, Transfer))
+
+    def lies(self, name: str, device: Device) -> bool:
+        """Tell whether a value has a fixed place on a device."""
+        return (name, device) in self.slots or (name, device) in self.states
 
     def tensor(self, name: str) -> TensorType:
         """Give the type of a tensor of the region."""

@@ -102,7 +102,7 @@ def prepare(
     )
     graph = optimized.graph
     constants = Constants(graph)
-    claims = collect(graph, asked, constants)
+    claims = collect(graph, asked, constants, optimized.settled)
     dropped = _dropped(claims, opened, fallback)
     placement = place(claims, devices_of(opened), named=opened.named, pins=chosen)
     notes = (*dropped, *_fallbacks(placement))

@@ -1,11 +1,11 @@
-"""Types of products that ONNX does not define, for any provider that runs them."""
+"""Products that ONNX does not define: their types, and whether their operands fit."""
 
 from __future__ import annotations
 
 from seamline.provider import NodeView
 from seamline.tensors import Dim, TensorType, ValueType
 
-__all__ = ["fused_matmul"]
+__all__ = ["fused_matmul", "sum_of_product", "unfit_sum_of_product"]
 
 
 def fused_matmul(node: NodeView) -> list[ValueType | None]:
@@ -43,3 +43,31 @@ def _broadcast(one: tuple[Dim, ...], other: tuple[Dim, ...]) -> list[Dim]:
 def _known(one: Dim, other: Dim) -> Dim:
     """Give the size that must hold where one of two is a symbol."""
     return one if isinstance(one, int) else other if isinstance(other, int) else None
+
+
+def sum_of_product(node: NodeView) -> list[ValueType | None]:
+    """Give ``A``'s type with rows as long as ``B``'s."""
+    a, b = node.tensor(0), node.tensor(1)
+    if a is None:
+        return [None]
+    if not a.shape or b is None or b.shape is None or len(b.shape) != 2:
+        return [TensorType(a.dtype, None)]
+    width = b.shape[0 if node.attributes.get("transB", 0) else 1]
+    return [TensorType(a.dtype, (*a.shape[:-1], width))]
+
+
+def unfit_sum_of_product(view: NodeView) -> str | None:
+    """Refuse operands of Seamline's FusedMatMul that do not fit one another."""
+    b, bias = view.tensor(1), view.tensor(2)
+    if b is None or b.shape is None or len(b.shape) != 2:
+        return f"its B is {b}, and one matrix is multiplied with"
+    width = b.shape[0 if view.attributes.get("transB", 0) else 1]
+    if bias is not None and bias.is_sized and bias.shape != (width,):
+        return f"its bias is {bias}, and its rows have {width} elements"
+    more, kinds = view.tensor(3), view.outputs
+    out = kinds[0] if kinds else None
+    if more is None or not isinstance(out, TensorType):
+        return None
+    if more.is_sized and out.is_sized and more.shape != out.shape:
+        return f"its residual is {more}, and its output {out}"
+    return None

@@ -102,6 +102,10 @@ class Program:
             return memory.view(
                 self._arenas[device], slot.offset, self.plan.tensor(name)
             )
+        state = self.plan.states.get((name, device))
+        if state is not None:
+            engine, kind = self.engine, self.plan.tensor(name)
+            return engine.states.view(state, device, engine.memories[device], kind)
         array = self.plan.known.get(name)
         if array is not None:
             if device == HOST:
@@ -122,7 +126,7 @@ class Program:
 
     def holds(self, name: str, device: Device) -> bool:
         """Tell whether a value has a fixed place on a device, here or around."""
-        if (name, device) in self.plan.slots or name in self.plan.known:
+        if self.plan.lies(name, device) or name in self.plan.known:
             return True
         return self.outer is not None and self.outer.holds(name, device)
 
@@ -159,7 +163,7 @@ class Program:
         for node in spec.nodes:
             choice = choices[node.name]
             for index, name in enumerate(node.node.inputs):
-                inside = name in made and (name, choice.device) not in self.plan.slots
+                inside = name in made and not self.plan.lies(name, choice.device)
                 if not name or inside:
                     continue
                 if index in choice.claim.host_inputs:
@@ -167,7 +171,7 @@ class Program:
                 if index not in choice.claim.host_inputs or choice.device == HOST:
                     views[name] = self.view(name, choice.device)
             for name in node.node.writes:
-                if (name, choice.device) in self.plan.slots:
+                if self.plan.lies(name, choice.device):
                     views[name] = self.view(name, choice.device)
         return views, host
 
@@ -199,7 +203,7 @@ class Program:
 def _places(plan: Plan) -> dict[str, tuple[Device, ...]]:
     copied = {(step.value, step.target) for step in plan.transfers}
     found: dict[str, tuple[Device, ...]] = {}
-    for name, device in plan.slots:
+    for name, device in (*plan.slots, *plan.states):
         others = found.get(name, ())
         found[name] = (
             (*others, device) if (name, device) in copied else (device, *others)

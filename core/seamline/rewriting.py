@@ -23,6 +23,7 @@ from seamline.folding import RANDOM
 from seamline.graph import Graph, Node
 from seamline.naming import walk_graphs
 from seamline.provider import Array, Claim, Provider, view_of
+from seamline.shapes import Settled
 from seamline.tensors import TensorType, ValueType
 from seamline.versions import since_version
 
@@ -87,6 +88,8 @@ class Rewriting:
         Finds the types of all values.
     accuracy_level
         MatMulNBits', for products that rules make of dequantised weights.
+    settled
+        What was found with the types of values, of nodes as they were.
     """
 
     graph: Graph
@@ -100,6 +103,7 @@ class Rewriting:
     rewrites: list[Rewrite] = attrs.field(factory=list)
     left: dict[tuple[str, str], Left] = attrs.field(factory=dict)
     fresh: dict[str, Array] = attrs.field(factory=dict)
+    settled: Mapping[str, Settled] = attrs.field(factory=dict)
     _types: dict[str, ValueType | None] = attrs.field(factory=dict)
     _owners: dict[str, int | None] = attrs.field(factory=dict)
     _static: dict[ir.Value, bool] = attrs.field(factory=dict)

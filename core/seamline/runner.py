@@ -61,7 +61,13 @@ class Runner:
     ) -> dict[str, Any]:
         """Run the program for inputs of these sizes; give outputs by name."""
         program = self.program(inputs)
-        return run(program, inputs, objects, profile)
+        if not program.plan.states:
+            return run(program, inputs, objects, profile)
+        reaches = self.engine.states.prepare(program.plan, inputs)
+        results = run(program, inputs, objects, profile)
+        for reach in reaches:
+            reach.ended()
+        return results
 
     def program(self, inputs: Mapping[str, Any]) -> Program:
         """Give the program for inputs of these sizes, building it if there is none."""
@@ -111,6 +117,8 @@ class Runner:
             known=known,
             where=where,
             quarantined=engine.quarantined,
+            earlier=engine.earlier if self.outer is None else None,
+            states=engine.states.settled,
             form=engine.capture.form,
             never="" if engine.capture.record else "the session records nothing",
         )

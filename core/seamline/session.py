@@ -14,23 +14,19 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-import numpy as np
-
 from seamline.async_runs import AsyncRuns, Callback
-from seamline.binding import IOBinding
-from seamline.errors import FeedError, RunError
-from seamline.feeds import FeedCheck
-from seamline.ortvalue import OrtValue
+from seamline.errors import RunError
 from seamline.profiling import SessionProfile
 from seamline.provider_choice import ProviderEntry
-from seamline.session_facts import SessionFacts
 from seamline.session_opening import (
     Opening,
     declared_inputs,
+    feed_check,
     output_types,
     take_keywords,
 )
 from seamline.session_options import RunOptions, SessionOptions
+from seamline.session_values import SessionValues
 from seamline.unsupported import warn_unused
 
 if TYPE_CHECKING:
@@ -39,11 +35,12 @@ if TYPE_CHECKING:
     from seamline.limits import LoadLimits
     from seamline.pipeline import Fallback
     from seamline.settings import Settings
+    from seamline.states import State
 
 __all__ = ["InferenceSession"]
 
 
-class InferenceSession(SessionFacts):
+class InferenceSession(SessionValues):
     """
     A model, opened on providers, ready to run.
 
@@ -67,6 +64,10 @@ class InferenceSession(SessionFacts):
     limits, programs
         Caps for loading files that nobody vouches for; how many programs are kept, one
         for each signature of input shapes.
+    states
+        Inputs that are kept between runs, each written anew by an output: a decoder's
+        caches. They are neither fed nor given; see :attr:`states`. Those of
+        ``sess_options`` come on top.
     settings, plugins
         Which plugins may load (from the environment and the configuration file if None);
         plugins, modules or instances, beside the installed ones.
@@ -102,6 +103,7 @@ class InferenceSession(SessionFacts):
         seam_form: Literal["auto", "eager", "mailbox", "host_node"] = "auto",
         limits: LoadLimits | None = None,
         programs: int = 8,
+        states: Sequence[State] = (),
         settings: Settings | None = None,
         plugins: Sequence[Any] = (),
         **kwargs: Any,
@@ -115,7 +117,8 @@ class InferenceSession(SessionFacts):
         self._async = AsyncRuns()
         self._opening = Opening(
             path_or_bytes, options, dict(pins or {}), fallback, seams, max_seams,
-            seam_form, limits, programs, settings, tuple(plugins), self._profile,
+            seam_form, limits, programs, (*options.states, *states), settings,
+            tuple(plugins), self._profile,
         )  # fmt: skip
         self._closed = False
         self._use(providers, provider_options)
@@ -126,22 +129,23 @@ class InferenceSession(SessionFacts):
         providers: Sequence[ProviderEntry] | None,
         provider_options: Sequence[Mapping[str, Any]] | None,
     ) -> None:
-        pipeline = self._opening.open(providers, provider_options)
-        self._pipeline = pipeline
+        self._pipeline = pipeline = self._opening.open(providers, provider_options)
         self._inputs, self._overridable = declared_inputs(pipeline.graph, self._opening)
         self._outputs = output_types(pipeline.graph, pipeline.types)
-        self._output_names = pipeline.graph.outputs
-        self._check = FeedCheck(
-            {**self._inputs, **self._overridable}, overridable=self._overridable,
-            memories=pipeline.engine.memories,
-        )  # fmt: skip
+        kept = pipeline.states.outputs
+        self._output_names = tuple(n for n in pipeline.graph.outputs if n not in kept)
+        self._check = feed_check(self._inputs, self._overridable, pipeline)
 
     def set_providers(
         self,
         providers: Sequence[ProviderEntry] | None = None,
         provider_options: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
-        """Open the model anew on other providers; a failure leaves the session as it was."""
+        """
+        Open the model anew on other providers; a failure leaves the session as it was.
+
+        States begin empty again.
+        """
         with self._lock:
             self._ensure_open()
             before = self._pipeline
@@ -160,7 +164,7 @@ class InferenceSession(SessionFacts):
         Parameters
         ----------
         output_names
-            Which outputs to give, in which order; None or empty for all.
+            Which outputs to give, in which order; None or empty for all but states.
         input_feed
             Input name -> array, or whatever :mod:`seamline.feeds` takes. Never written to.
 
@@ -178,42 +182,6 @@ class InferenceSession(SessionFacts):
         """
         fetches = self._fetches(output_names)
         return self._execute(self._check(input_feed), fetches, run_options)
-
-    def run_with_ort_values(
-        self,
-        output_names: Sequence[str] | None,
-        input_dict_ort_values: Mapping[str, OrtValue],
-        run_options: RunOptions | None = None,
-    ) -> list[OrtValue]:
-        """Run the model from values to values; see :meth:`run`."""
-        fetches = self._fetches(output_names)
-        results = self.run(fetches, input_dict_ort_values, run_options)
-        return [
-            OrtValue.of(
-                value, None if isinstance(value, np.ndarray) else self._outputs[name]
-            )
-            for name, value in zip(fetches, results, strict=True)
-        ]
-
-    def run_with_iobinding(
-        self, iobinding: IOBinding, run_options: RunOptions | None = None
-    ) -> None:
-        """
-        Run the model between what is bound.
-
-        Raises
-        ------
-        FeedError
-            The binding is another session's, binds no output, or something in it does
-            not fit; then nothing bound was written.
-        """
-        if iobinding.session is not self:
-            raise FeedError("the binding belongs to another session; use its own")
-        if not iobinding.output_names:
-            raise FeedError("no output is bound; bind_output(name) first")
-        with self._lock:
-            results = self.run(iobinding.output_names, iobinding.feeds, run_options)
-            iobinding.deliver(results)
 
     def run_async(
         self,
@@ -239,10 +207,6 @@ class InferenceSession(SessionFacts):
         self._async.start(
             lambda: self._execute(feeds, fetches, run_options), callback, user_data
         )
-
-    def io_binding(self) -> IOBinding:
-        """Give an empty binding of inputs and outputs."""
-        return IOBinding(self)
 
     def _execute(
         self,

@@ -22,6 +22,7 @@ from seamline.unsupported import UnsupportedAttributeError, UnsupportedError
 if TYPE_CHECKING:
     from seamline.explain import Explanation
     from seamline.pipeline import Pipeline
+    from seamline.state_store import States
 
 __all__ = ["SessionFacts"]
 
@@ -57,12 +58,17 @@ class SessionFacts:
             message = f"{type(self).__name__!r} object has no attribute {name!r}"
             raise AttributeError(message, name=name, obj=self)
 
+    @property
+    def states(self) -> States:
+        """Give what is kept between runs: ``read``, ``write``, ``truncate``, ``reset``."""
+        return self._pipeline.states
+
     def get_inputs(self) -> list[NodeArg]:
-        """Describe the inputs that a run needs, in the order of the model."""
+        """Describe the inputs that a run is fed, in the order of the model; no states."""
         return [NodeArg.of(name, kind) for name, kind in self._inputs.items()]
 
     def get_outputs(self) -> list[NodeArg]:
-        """Describe the outputs, in the order of the model."""
+        """Describe the outputs that a run gives, in the order of the model; no states."""
         return [NodeArg.of(name, self._outputs[name]) for name in self._output_names]
 
     def get_overridable_initializers(self) -> list[NodeArg]:

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from seamline.errors import PinError, PlanError, near
-from seamline.feeds import with_sizes
+from seamline.feeds import FeedCheck, with_sizes
 from seamline.graph import Graph, load
 from seamline.layer_rules import pins_by_annotation, pins_by_name
 from seamline.pipeline import Pipeline
@@ -21,10 +21,17 @@ from seamline.session_options import (
     PRODUCTS_LEVEL,
     SessionOptions,
 )
+from seamline.states import State
 from seamline.tensors import TensorType, ValueType
 from seamline.unsupported import warn_unused
 
-__all__ = ["Opening", "declared_inputs", "output_types", "take_keywords"]
+__all__ = [
+    "Opening",
+    "declared_inputs",
+    "feed_check",
+    "output_types",
+    "take_keywords",
+]
 
 _ANNOTATION = "layer_ann"
 
@@ -42,6 +49,7 @@ class Opening:
     seam_form: Any
     limits: Any
     programs: int
+    states: tuple[State, ...]
     settings: Any
     plugins: tuple[Any, ...]
     profile: SessionProfile
@@ -79,6 +87,8 @@ class Opening:
                     self.options.config_entries.get(PRODUCTS_LEVEL, "0")
                 ),
                 deadline=self.options.provider_deadline,
+                states=self.states,
+                dims=self.options.dimensions_by_name,
                 settings=self.settings,
                 plugins=self.plugins,
             )
@@ -142,15 +152,31 @@ def _annotations(graph: Graph) -> dict[str, str]:
 def declared_inputs(
     graph: Graph, opening: Opening
 ) -> tuple[dict[str, ValueType | None], dict[str, ValueType | None]]:
-    """Give the types of the inputs to feed, and of those that have a value of their own."""
+    """Give the types of inputs to feed, states left out, and of those that have a value of their own."""
     needed: dict[str, ValueType | None] = {}
     overridable: dict[str, ValueType | None] = {}
+    kept = {state.input for state in opening.states}
     by_axis = opening.sizes_by_denotation()
     for name in graph.inputs:
+        if name in kept:
+            continue
         kind = with_sizes(graph.types.get(name), opening.options.dimensions_by_name)
         kind = _with_axes(kind, by_axis.get(name, {}))
         (overridable if name in graph.overridable else needed)[name] = kind
     return needed, overridable
+
+
+def feed_check(
+    inputs: Mapping[str, ValueType | None],
+    overridable: Mapping[str, ValueType | None],
+    pipeline: Pipeline,
+) -> FeedCheck:
+    """Give the check for a session's feeds, which knows the devices that it runs on."""
+    return FeedCheck(
+        {**inputs, **overridable},
+        overridable=overridable,
+        memories=pipeline.engine.memories,
+    )
 
 
 def _with_axes(kind: ValueType | None, sizes: Mapping[int, int]) -> ValueType | None:

@@ -9,13 +9,14 @@ started, with a value other than the default.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import attrs
 
 from seamline.errors import near
 from seamline.levels import GraphOptimizationLevel
+from seamline.states import State
 from seamline.unsupported import UnsupportedError
 
 __all__ = [
@@ -69,6 +70,10 @@ def _seconds(owner: object, field: attrs.Attribute[Any], value: object) -> None:
         )
 
 
+def _states(given: Iterable[State]) -> tuple[State, ...]:
+    return tuple(given)
+
+
 def _config_pair(key: object, value: object) -> tuple[str, str]:
     if not isinstance(key, str) or not isinstance(value, str) or not key:
         raise TypeError(f"a config entry is text under a name, not {key!r}: {value!r}")
@@ -105,7 +110,7 @@ class SessionOptions:
         "0" to "4": MatMulNBits' level for products that are made of dequantised weights.
         Without it they are exact ("0"), where ONNX Runtime has "4".
 
-    Three are seamline's own: ``record_segments`` (True: segments of providers that can
+    Four are seamline's own: ``states`` (inputs kept between runs), ``record_segments`` (True: segments of providers that can
     are recorded at their second run), ``verify_capture`` (how many replays of each
     recording are compared with a run) and ``provider_deadline`` (seconds that one call on
     a provider may take; None: no limit).
@@ -139,6 +144,7 @@ class SessionOptions:
     record_segments: bool = True
     verify_capture: int = attrs.field(default=0, validator=_count)
     provider_deadline: float | None = attrs.field(default=None, validator=_seconds)
+    states: tuple[State, ...] = attrs.field(default=(), converter=_states)
     config_entries: dict[str, str] = attrs.field(factory=dict, init=False)
     dimensions_by_name: dict[str, int] = attrs.field(factory=dict, init=False)
     dimensions_by_denotation: dict[str, int] = attrs.field(factory=dict, init=False)

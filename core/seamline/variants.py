@@ -8,7 +8,7 @@ its own, made when it is first fed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -23,10 +23,12 @@ from seamline.graph import Graph
 from seamline.memory import HostMemory
 from seamline.opened import Opened
 from seamline.placement import Placement
-from seamline.planned import Region
+from seamline.planned import Plan, Region
 from seamline.provider import HOST, Array, Device, Memory
 from seamline.runner import Runner
 from seamline.seam_policy import SeamPolicy
+from seamline.state_rules import hold
+from seamline.state_store import States
 
 __all__ = ["Variant", "Variants", "check_programs"]
 
@@ -53,6 +55,8 @@ class Variants:
         What they record.
     quarantined
         Nodes that made recording fail, and why, in whichever variant.
+    states
+        What the session keeps between runs, whichever variant runs.
     """
 
     graph: Graph
@@ -62,6 +66,7 @@ class Variants:
     capacity: int
     capture: Capture = attrs.field(factory=Capture)
     quarantined: dict[str, str] = attrs.field(factory=dict)
+    states: States = attrs.field(factory=States)
     _made: dict[frozenset[str], Variant] = attrs.field(factory=dict)
     _stack: ExitStack = attrs.field(factory=ExitStack)
 
@@ -94,6 +99,12 @@ class Variants:
             variant.runner.close()
             variant.engine.placement = placement
 
+    def home_of(self, name: str) -> tuple[Device, Memory]:
+        """Say where the node lies that writes an output, and give the memory there."""
+        node = next(node for node in self.graph.nodes if name in node.writes)
+        device = self.placement.choices[node.name].device
+        return device, self.of(frozenset()).engine.memories[device]
+
     def close(self) -> None:
         """Close runners and engines, the last made first; a second call does nothing."""
         self._stack.close()
@@ -117,7 +128,7 @@ class Variants:
                 memories[provider.device] = memory
         return Engine(
             self.opened.providers, self.placement, constants, memories, self.capacity,
-            self.capture, self.quarantined,
+            self.capture, self.quarantined, states=self.states,
         )  # fmt: skip
 
     def _runner(self, engine: Engine, fed: frozenset[str]) -> Runner:
@@ -125,7 +136,12 @@ class Variants:
         fixed = set(graph.overridable) - fed
         inputs = tuple(name for name in graph.inputs if name not in fixed)
         region = Region(graph.name, graph, graph.nodes, inputs, (), graph.outputs)
-        return Runner(engine, region, check=self.policy.hold)
+        return Runner(engine, region, check=self._check)
+
+    def _check(self, plan: Plan, outer: Sequence[Plan]) -> None:
+        if not outer:
+            hold(self.states, plan)
+        self.policy.hold(plan, outer)
 
     def _fold(self, engine: Engine) -> Folding:
         def once(region: Region) -> dict[str, Array]:

@@ -130,7 +130,7 @@ class _Lives:
             for name in step.outputs
         }
         for name, device in self.born:
-            placed = (name, device) in self.plan.slots
+            placed = self.plan.lies(name, device)
             if name in late and placed:
                 yield f"value {name!r} is late, and has bytes on {device} all the same"
             fed = self.born[name, device] == -1 and isinstance(
@@ -196,7 +196,7 @@ class _Lives:
         """Check that shared bytes are views, or die where they are written in place."""
         writer = {name: self.nodes[n] for n in self.at for name in self.nodes[n].writes}
         family: dict[_Key, list[str]] = {}
-        for name, device in self.plan.slots:
+        for name, device in (*self.plan.slots, *self.plan.states):
             family.setdefault(self._root(name, device), []).append(name)
         for name in self.plan.shared:
             node = writer.get(name)

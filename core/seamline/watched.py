@@ -23,6 +23,8 @@ from seamline.provider import (
     Device,
     Executable,
     Gauges,
+    Growing,
+    GrowingMemory,
     Memory,
     NodeView,
     Provider,
@@ -160,6 +162,18 @@ class _WatchedMemory:
     def allocate(self, nbytes: int) -> Buffer:
         made = self.watch.call("allocate()", self.inner.allocate, nbytes, close=_close)
         return _WatchedBuffer(made, self.watch) if _has(made, "close") else made
+
+    @property
+    def grows(self) -> bool:
+        return isinstance(self.inner, GrowingMemory)
+
+    def reserve(self, nbytes: int) -> Growing:
+        # Its growth is memory calls only, none of which waits for a kernel but unmap.
+        inner: Any = self.inner
+        made: Growing = self.watch.call(
+            "reserve()", inner.reserve, nbytes, close=_close
+        )
+        return made
 
     def view(self, buffer: Buffer, offset: int, kind: TensorType) -> View:
         inner = buffer.inner if isinstance(buffer, _WatchedBuffer) else buffer

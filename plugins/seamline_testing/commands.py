@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seamline.hookspecs import hookimpl
+from seamline_testing.compare_command import Plugins
 
 if TYPE_CHECKING:
     from seamline_testing.conforming import Plan
@@ -21,6 +22,35 @@ __all__ = ["CONTRACT_VERSION", "conform", "seamline_commands"]
 
 CONTRACT_VERSION = 1
 _SHOWN = 20  #: failures that the summary names
+
+
+# Which checks are run, and of what.
+Name = Annotated[str, typer.Argument(help="A provider, NAME or NAME:OPTION=VALUE,...")]
+Quick = Annotated[bool, typer.Option("--quick", help="Fewer checks of each kind.")]
+Groups = Annotated[
+    list[str] | None, typer.Option(help="A group of checks; repeatable.")
+]
+Only = Annotated[str, typer.Option(help="Run checks whose id holds this.")]
+FromModel = Annotated[
+    Path | None, typer.Option(help="Take the nodes of this model as cases.")
+]
+RequireDevice = Annotated[
+    str, typer.Option(help="Fail where it does not work on this device.")
+]
+Jobs = Annotated[int, typer.Option(help="Checks that run at a time.")]
+Deadline = Annotated[float, typer.Option(help="Seconds until a check counts as hung.")]
+# What becomes of the report.
+Written = Annotated[
+    Path | None, typer.Option(help="Write the report; Markdown if it ends in .md.")
+]
+Markdown = Annotated[
+    bool, typer.Option("--markdown", help="Print the report as Markdown.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print the report as JSON.")]
+Reports = Annotated[
+    tuple[Path, Path] | None,
+    typer.Option(help="Compare two reports; status 1 if the second is worse."),
+]
 
 
 @hookimpl
@@ -35,44 +65,20 @@ def seamline_commands(app: typer.Typer) -> None:
 
 
 def conform(
-    name: Annotated[
-        str, typer.Argument(help="A provider, NAME or NAME:OPTION=VALUE,...")
-    ] = "",
+    name: Name = "",
     *,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Fewer checks of each kind.")
-    ] = False,
-    group: Annotated[
-        list[str] | None, typer.Option(help="A group of checks; repeatable.")
-    ] = None,
-    only: Annotated[str, typer.Option(help="Run checks whose id holds this.")] = "",
-    from_model: Annotated[
-        Path | None, typer.Option(help="Take the nodes of this model as cases.")
-    ] = None,
-    require_device: Annotated[
-        str, typer.Option(help="Fail where it does not work on this device.")
-    ] = "",
-    report: Annotated[
-        Path | None, typer.Option(help="Write the report; Markdown if it ends in .md.")
-    ] = None,
-    markdown: Annotated[
-        bool, typer.Option("--markdown", help="Print the report as Markdown.")
-    ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the report as JSON.")
-    ] = False,
-    diff: Annotated[
-        tuple[Path, Path] | None,
-        typer.Option(help="Compare two reports; status 1 if the second is worse."),
-    ] = None,
-    plugin: Annotated[
-        list[str] | None,
-        typer.Option(help="A module of a plugin that is not installed; repeatable."),
-    ] = None,
-    jobs: Annotated[int, typer.Option(help="Checks that run at a time.")] = 2,
-    deadline: Annotated[
-        float, typer.Option(help="Seconds until a check counts as hung.")
-    ] = 120.0,
+    quick: Quick = False,
+    group: Groups = None,
+    only: Only = "",
+    from_model: FromModel = None,
+    require_device: RequireDevice = "",
+    report: Written = None,
+    markdown: Markdown = False,
+    as_json: Json = False,
+    diff: Reports = None,
+    plugin: Plugins = None,
+    jobs: Jobs = 2,
+    deadline: Deadline = 120.0,
 ) -> None:
     """Hold a provider to the conformance kit; status 1 where it falls short."""
     from seamline_testing.conforming import Plan, known_groups, write_report

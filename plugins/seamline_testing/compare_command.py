@@ -16,7 +16,28 @@ if TYPE_CHECKING:
     from seamline_testing.excerpts import Excerpt
     from seamline_testing.sides import Side
 
-__all__ = ["compare"]
+__all__ = ["Plugins", "compare"]
+
+Npz = Annotated[
+    Path | None, typer.Option("--inputs", help="Inputs by name, in a .npz file.")
+]
+Tolerance = Annotated[
+    str,
+    typer.Option(
+        help="A number, relative and absolute, or a class of the kit's table (exact, "
+        "sum, ...); each operator's own class where left out."
+    ),
+]
+Into = Annotated[
+    Path, typer.Option(help="Where the model of the diverging node is written.")
+]
+Effort = Annotated[
+    float, typer.Option(help="Seconds for making the node's inputs smaller.")
+]
+Plugins = Annotated[
+    list[str] | None,
+    typer.Option(help="A module of a plugin that is not installed; repeatable."),
+]
 
 
 def compare(
@@ -24,31 +45,16 @@ def compare(
     a: Annotated[str, typer.Argument(help="Providers, as in cpu or cpu,reference.")],
     b: Annotated[str, typer.Argument(help="Providers that are held to the first.")],
     *,
-    npz: Annotated[
-        Path | None, typer.Option("--inputs", help="Inputs by name, in a .npz file.")
-    ] = None,
+    npz: Npz = None,
     inputs: options.Inputs = None,
     shape: options.Shapes = None,
     dim: options.Dims = None,
     seed: options.Seed = 0,
-    tolerance: Annotated[
-        str,
-        typer.Option(
-            help="A number, relative and absolute, or a class of the kit's table (exact, "
-            "sum, ...); each operator's own class where left out."
-        ),
-    ] = "",
-    into: Annotated[
-        Path, typer.Option(help="Where the model of the diverging node is written.")
-    ] = Path(),
-    effort: Annotated[
-        float, typer.Option(help="Seconds for making the node's inputs smaller.")
-    ] = 20.0,
-    plugin: Annotated[
-        list[str] | None,
-        typer.Option(help="A module of a plugin that is not installed; repeatable."),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    tolerance: Tolerance = "",
+    into: Into = Path(),
+    effort: Effort = 20.0,
+    plugin: Plugins = None,
+    as_json: options.Json = False,
 ) -> None:
     """
     Run two lists of providers side by side; find the first node where they differ.

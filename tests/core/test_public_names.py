@@ -17,7 +17,7 @@ PUBLIC = {
     "IOBinding", "InferenceSession", "KernelProvider", "KernelTable", "LoadLimits",
     "ModelError", "ModelMetadata", "NodeArg", "OrtValue", "PlanError", "ProviderError",
     "RunError", "RunOptions", "SeamlineError", "SessionOptions", "UnsupportedError",
-    "UnusedOptionWarning", "errors", "get_all_providers", "get_available_providers",
+    "State", "StateError", "UnusedOptionWarning", "errors", "get_all_providers", "get_available_providers",
     "get_device", "get_version_string", "hookimpl", "load", "provider_spec",
 }  # fmt: skip
 

@@ -44,6 +44,12 @@ def test_sizes_replace_symbols():
     assert found.types["y"] == f32(7, 3)
 
 
+def test_an_operator_without_inference_has_the_type_of_what_it_normalizes():
+    text = """g (float[N, 6, L] x, float[2] w) => (y)
+        { y = GroupNormalization<num_groups = 2>(x, w, w) }"""
+    assert sized(text, x=(3, 6, 5), w=(2,)).types["y"] == f32(3, 6, 5)
+
+
 def test_a_declared_size_of_a_value_inside_is_not_believed():
     text = "g (float[N, 3] x) => (float[5, 3] y) { y = Neg(x) }"
     assert sized(text, x=(2, 3)).types["y"] == f32(2, 3)
@@ -215,3 +221,13 @@ def test_a_slice_backwards_from_before_the_first_element_starts_at_the_first(
         {{ y = Slice(x, s, e, a, d) }}"""
     assert sized(text, x=(2,)).types["y"] == f32(size)
     assert static(text)["y"] == f32(size)
+
+
+def test_a_number_that_no_size_has_is_meant_for_the_end():
+    text = """g (float[n,4] x) => (y)
+        <int64[2] s = {0, 1}, int64[2] e = {1000000000, 1000000000}>
+        { y = Slice(x, s, e) }"""
+    first, second = static(text)["y"].shape
+    assert not isinstance(first, int)
+    assert second == 3
+    assert sized(text, x=(7, 4)).types["y"] == f32(7, 3)

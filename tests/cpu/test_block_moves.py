@@ -32,7 +32,7 @@ def test_rows_are_moved_and_what_lies_beside_them_is_left(count, step):
     np.testing.assert_array_equal(target, want)
 
 
-@pytest.mark.parametrize("move", [copy_block, thin_block])
+@pytest.mark.parametrize("move", [copy_block, thin_block], ids=["copied", "thinned"])
 def test_no_rows_are_none(move):
     target = np.ones(8, np.float32)
     move(target.ctypes.data, 4, target.ctypes.data, 4, 0, 8)

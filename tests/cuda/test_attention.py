@@ -27,6 +27,16 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(works, "THREADS", 32)
 
 
+@pytest.fixture(params=["few", "tiles"])
+def either_kernel(request, monkeypatch):
+    """Attend by the kernel of few queries, then by tiles."""
+    if request.param == "tiles":
+        monkeypatch.setattr(works, "few_columns", lambda *_: 0)
+
+
+either = pytest.mark.usefixtures("either_kernel")
+
+
 def gives(inputs, *want, close=CLOSE, **attributes):
     kinds = [None if w is None else inputs[0].dtype.name for w in want]
     found, complaints = done("Attention", inputs, kinds, **attributes)
@@ -36,6 +46,7 @@ def gives(inputs, *want, close=CLOSE, **attributes):
             np.testing.assert_allclose(got.astype(np.float64), like, **close)
 
 
+@either
 @pytest.mark.parametrize("heads", [(2, 2), (6, 2), (3, 1)])
 @pytest.mark.parametrize("causal", [0, 1])
 def test_query_heads_share_key_heads_in_runs(heads, causal):
@@ -56,6 +67,7 @@ def test_rows_of_all_heads_are_read_where_they_lie():
     gives(flat[:3], flat[3], q_num_heads=4, kv_num_heads=2)
 
 
+@either
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
 @pytest.mark.parametrize("size", [(8, 8), (6, 5)])
 def test_narrow_floats_are_loaded_as_wide_as_they_lie_and_summed_in_float32(
@@ -88,6 +100,7 @@ def test_scores_are_given_at_the_stage_asked_for(mode, softcap):
     gives([q, k, v, mask], want, None, None, stages[mode], qk_matmul_output_mode=mode, softcap=softcap)  # fmt: skip
 
 
+@either
 @pytest.mark.parametrize("shape", [(6,), (3, 6), (2, 3, 6), (2, 1, 3, 6), (2, 2, 1, 6)])
 @pytest.mark.parametrize("causal", [0, 1])
 def test_a_mask_broadcasts_and_composes_with_causality(shape, causal):
@@ -107,6 +120,7 @@ def test_a_short_mask_hides_the_keys_past_its_end():
     gives([q, k, v, np.ones((2, 3), bool)], want)
 
 
+@either
 def test_a_query_that_sees_no_key_gives_zeros_in_every_output():
     q, k, v = floats(1, 1, 3, 4), floats(1, 1, 3, 4), floats(1, 1, 3, 4)
     keep = np.array([[True] * 3, [False] * 3, [True, False, True]])
@@ -127,6 +141,7 @@ def test_the_past_stands_before_and_shifts_the_diagonal(asked, dtype):
     gives([q, k, v, None, past_k, past_v], want, *presents, is_causal=1, close=close)
 
 
+@either
 def test_a_cache_kept_outside_is_read_to_its_length_and_no_further():
     q, k, v = floats(3, 2, 2, 8), floats(3, 2, 6, 8), floats(3, 2, 6, 8)
     lengths = np.array([6, 3, 1])
@@ -138,6 +153,7 @@ def test_a_cache_kept_outside_is_read_to_its_length_and_no_further():
     gives([q, k, v, None, None, None, lengths], want, is_causal=1)
 
 
+@either
 @pytest.mark.parametrize("window", [(2, -1), (-1, 1), (2, 1), (0, 0)])
 @pytest.mark.parametrize("causal", [0, 1])
 def test_a_window_bounds_what_is_seen_on_either_side(window, causal):
@@ -152,6 +168,7 @@ def test_a_window_bounds_what_is_seen_on_either_side(window, causal):
     )
 
 
+@either
 @pytest.mark.parametrize("keys", [64 * 2, 64 * 3 + 5])
 @pytest.mark.parametrize("window", [-1, 40])
 def test_few_queries_meet_keys_in_parts_that_are_added_up(keys, window):
@@ -163,6 +180,7 @@ def test_few_queries_meet_keys_in_parts_that_are_added_up(keys, window):
     gives([q, k, v], attend(q, k, v, hide(keep))[0], opset=25, **sides)
 
 
+@either
 def test_parts_that_have_no_key_leave_nothing():
     q, k, v = floats(2, 1, 1, 8), floats(2, 1, 200, 8), floats(2, 1, 200, 8)
     lengths = np.array([40, 0])
@@ -173,8 +191,22 @@ def test_parts_that_have_no_key_leave_nothing():
 
 @pytest.mark.parametrize("size", [16, 40, 136, 256])
 def test_tiles_shrink_as_heads_grow(size):
-    q, k, v = floats(1, 1, 9, size), floats(1, 1, 20, size), floats(1, 1, 20, 24)
-    gives([q, k, v], attend(q, k, v, hide(np.arange(20) <= np.arange(9)[:, None]))[0], is_causal=1)  # fmt: skip
+    q, k, v = floats(1, 1, 17, size), floats(1, 1, 20, size), floats(1, 1, 20, 24)
+    gives([q, k, v], attend(q, k, v, hide(np.arange(20) <= np.arange(17)[:, None]))[0], is_causal=1)  # fmt: skip
+
+
+@pytest.mark.parametrize("size", [(33, 65), (64, 128), (136, 24), (256, 256)])
+@pytest.mark.parametrize("heads", [1, 3, 8])
+def test_warps_share_the_keys_of_few_queries_of_any_width(size, heads, monkeypatch):
+    monkeypatch.setattr(works, "THREADS", 64)
+    q, k, v = (
+        floats(1, heads, 1, size[0]),
+        floats(1, 1, 13, size[0]),
+        floats(1, 1, 13, size[1]),
+    )
+    q, k, v = (x.astype(np.float16) for x in (q, k, v))
+    assert works.few_columns(heads, *size)
+    gives([q, k, v], attend(q, k, v)[0], close={"rtol": 2e-3, "atol": 2e-3})
 
 
 def test_more_queries_than_a_tile_holds_meet_more_keys_than_a_tile_holds(monkeypatch):
@@ -190,6 +222,7 @@ def test_nothing_comes_of_nothing():
     gives([q, k, k], np.zeros((1, 2, 3, 4)))
 
 
+@either
 def test_infinite_and_missing_numbers_go_through():
     q, k, v = floats(1, 1, 3, 4), floats(1, 1, 5, 4), floats(1, 1, 5, 4)
     q[0, 0, 1] = np.nan

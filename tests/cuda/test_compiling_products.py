@@ -14,6 +14,7 @@ from seamline_cuda.addends import spread_kernel
 from seamline_cuda.columns import folding_kernel, gathering_kernel
 from seamline_cuda.compiler import compiled, ptx_of
 from seamline_cuda.direct_convolution import direct_kernel
+from seamline_cuda.integer_texts import product_kernel
 from seamline_cuda.vector_texts import adding_kernel, columns_kernel, rows_kernel
 
 __all__ = ["own_cache"]
@@ -31,6 +32,15 @@ KERNELS = {
     "vector_columns_of_floats": columns_kernel("float32", wide=True, cut=False),
     "vector_columns_one_by_one": columns_kernel("bfloat16", wide=False, cut=False),
     "vector_parts": adding_kernel("float16"),
+    "integer_product": product_kernel(
+        "int32", "int32", "int32", a_swapped=False, b_swapped=True, zeros=""
+    ),
+    "integer_product_of_long_ones": product_kernel(
+        "uint64", "uint64", "uint64", a_swapped=True, b_swapped=False, zeros=""
+    ),
+    "integer_product_of_bytes": product_kernel(
+        "uint8", "int8", "int32", a_swapped=False, b_swapped=False, zeros="ab"
+    ),
     "direct_transposed": direct_kernel("float32", (1, 3, 3), transposed=True),
 }
 LISTED = tomllib.loads(Path(__file__).with_name("registers_products.toml").read_text())

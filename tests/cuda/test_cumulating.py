@@ -34,12 +34,16 @@ def defined(x, axis, product, exclusive, reverse):
 
 def made(x, axis, product=False, exclusive=0, reverse=0):
     op = "CumProd" if product else "CumSum"
-    node = onnx.helper.make_node(op, ["x", "a"], ["y"], exclusive=exclusive, reverse=reverse)
+    node = onnx.helper.make_node(
+        op, ["x", "a"], ["y"], exclusive=exclusive, reverse=reverse
+    )
     (found,) = node_worked(node, [x, np.array(axis)], [x], constant=(1,), opset=26)
     return found
 
 
-@pytest.mark.parametrize(("exclusive", "reverse"), [*itertools.product((0, 1), repeat=2)])
+@pytest.mark.parametrize(
+    ("exclusive", "reverse"), [*itertools.product((0, 1), repeat=2)]
+)
 @pytest.mark.parametrize("form", FORMS)
 def test_every_prefix_is_summed_and_multiplied(form, exclusive, reverse):
     sizes, axis = FORMS[form]

@@ -6,7 +6,12 @@ import math
 
 import numpy as np
 import pytest
-from tests.cuda.emulation import DivergedError, IllegalAccessError, run_kernel
+from tests.cuda.emulation import (
+    DivergedError,
+    IllegalAccessError,
+    RaceError,
+    run_kernel,
+)
 
 from seamline_cuda.device_kernel import DeviceKernel
 
@@ -135,8 +140,8 @@ def test_a_pointer_that_is_no_multiple_of_its_element_is_misaligned():
         ("if cuda.threadIdx.x < 5:\n    cuda.syncthreads()\nelse:\n    cuda.syncwarp()", "5 at syncthreads of line 3, 27 at syncwarp"),
         ("if cuda.threadIdx.x < 5:\n    cuda.syncthreads()\nelse:\n    cuda.syncthreads()", "27 at syncthreads of line 5"),
         ("if cuda.threadIdx.x == 5:\n    return\ncuda.syncwarp()", "names lane 5, which ended"),
-        ("cuda.syncwarp(0xF)", "lane 4 is not in the mask"),
-        ("if cuda.threadIdx.x < 16:\n    cuda.shfl_xor_sync(0xFFFF, 1.0, 16)\nelse:\n    cuda.syncwarp(0xFFFF0000)", "reads lane 16, which takes no part"),
+        ("cuda.syncwarp(0xF)", r"lane \d+ is not in the mask"),
+        ("if cuda.threadIdx.x < 16:\n    cuda.shfl_xor_sync(0xFFFF, 1.0, 16)\nelse:\n    cuda.syncwarp(0xFFFF0000)", r"reads lane \d+, which takes no part"),
     ],
 )  # fmt: skip
 def test_threads_that_diverge_are_an_error_that_says_where_and_not_a_hang(body, said):
@@ -167,3 +172,47 @@ def test_half_precision_is_read_and_stored_as_bits():
     run_kernel(kernel(body, "uint16*", "uint16*", "int64"), x, out, 1, threads=1)
     assert out[0] == np.float16(np.float32(x[0]) * 3)
     assert math.isclose(out[0], 0.3, rel_tol=1e-3)
+
+
+RACES = {
+    "read before the barrier": "s[t] = x[t]\nout[t] = s[(t + 1) % 64]",
+    "written while others read": "s[t] = x[t]\ncuda.syncthreads()\nv = s[(t + 40) % 64]\ns[t] = v",
+    "two values at one place": "s[0] = x[t] + t",
+    "a shuffle is no barrier": "s[t] = x[t]\ncuda.shfl_xor_sync(0xFFFFFFFF, x[t], 1)\nout[t] = s[t ^ 1]",
+    "a warp's barrier between warps": "s[t] = x[t]\ncuda.syncwarp()\nout[t] = s[(t + 32) % 64]",
+}
+ORDERED = {
+    "a barrier": "s[t] = x[t]\ncuda.syncthreads()\nout[t] = s[(t + 1) % 64]",
+    "a warp's barrier": "s[t] = x[t]\ncuda.syncwarp()\nout[t] = s[t ^ 1]",
+    "lanes read, then one writes": "s[t] = x[t]\ncuda.syncthreads()\nv = s[t // 32 * 32]\ncuda.syncwarp()\nif t % 32 == 3:\n    s[t // 32 * 32] = v",
+    "one value by all": "s[0] = 1\ncuda.syncthreads()\nout[t] = s[0]",
+    "its own element": "s[t] = x[t]\ns[t] = s[t] + 1\nout[t] = s[t]",
+}
+
+
+def shared(body):
+    return kernel(
+        f"t = cuda.threadIdx.x\ns = cuda.shared.array(64, np.float32)\n{body}", *FLOATS
+    )
+
+
+@pytest.mark.parametrize("name", RACES)
+def test_shared_memory_that_two_threads_touch_without_a_barrier_is_a_race(name):
+    x = np.ones(64, np.float32)
+    with pytest.raises(RaceError, match="no barrier between"):
+        run_kernel(shared(RACES[name]), x, x.copy(), 64, threads=64)
+
+
+@pytest.mark.parametrize("name", ORDERED)
+def test_what_a_barrier_orders_is_none(name):
+    x = np.ones(64, np.float32)
+    run_kernel(shared(ORDERED[name]), x, x.copy(), 64, threads=64)
+
+
+def test_threads_come_in_no_order_that_a_kernel_may_count_on():
+    body = "i = cuda.grid(1)\nout[0] = out[0] * 2 % 1048573 + i"
+    out, other = np.zeros(1, np.float32), np.zeros(1, np.float32)
+    run_kernel(kernel(body, *FLOATS), None, out, 0, threads=64, blocks=2)
+    for i in range(128):
+        other[0] = other[0] * 2 % 1048573 + i
+    assert out[0] != other[0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -220,3 +222,24 @@ def test_what_is_left_open_is_told():
 def test_a_function_that_is_not_emulated_says_so(driver):
     with pytest.raises(AttributeError, match="no cuTexRefCreate yet"):
         prepared("cuTexRefCreate")
+
+
+def test_a_process_emulates_once_it_has_imported_everywhere():
+    script = """
+import tests.cuda.emulation.everywhere as everywhere
+from seamline_cuda.probe import probe
+from tests.gpu.rig import FILL, Rig
+assert probe().usable
+rig = Rig()
+buffer = rig.memory.allocate(64)
+with rig.gpu.here():
+    rig.launch(FILL, buffer.address, 16, 3)()
+print(sorted(set(rig.words(buffer.address, 16).tolist())))
+buffer.close()
+rig.close()
+everywhere.DRIVER.close()
+"""
+    found = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
+    )
+    assert found.stdout.strip() == "[3]", found.stdout + found.stderr

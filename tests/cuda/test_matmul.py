@@ -115,9 +115,9 @@ def test_fused_matmul_turns_operands_as_onnxruntime_does(given):
     check(text, drawn(text, more=more), oracle=peer, more=more)
 
 
-def refusal(text):
+def refusal(text, more=""):
     provider = KernelProvider(TABLE, device=Device("cuda"))
-    graph = load(model(text, 23))
+    graph = load(model(text, 23, more))
     constants = Constants(graph)
     types = dict(collect(graph, [provider], constants).types)
     answer = provider.claim(view_of(graph.nodes[0], types, constants.get))

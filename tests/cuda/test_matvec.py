@@ -104,7 +104,7 @@ def test_addresses_that_are_odd_are_read_one_by_one(dtype, offset):
     kernel = rows_kernel(dtype, wide=wide)
     assert ("four_at" in kernel.text) == wide
     run_kernel(
-        kernel, *map(even, given), None, out.view(stored), rows, depth, depth, 1.0, 0.0, 0,
+        kernel, *map(even, given), None, None, out.view(stored), rows, depth, depth, 1.0, 0.0, 0, 0, 0,
         blocks=1, threads=256,
     )  # fmt: skip
     want = m.reshape(rows, depth).astype(float) @ x.astype(float)
@@ -132,7 +132,7 @@ def test_parts_of_the_depth_add_up(parts):
     )  # fmt: skip
     added = np.ones(1, np.float32)
     run_kernel(
-        adding_kernel("float32"), sums.reshape(-1), added, out, columns, parts, 2.0, -1.0, 0,
+        adding_kernel("float32"), sums.reshape(-1), added, None, out, columns, parts, 2.0, -1.0, 0, 0, 0,
     )  # fmt: skip
     np.testing.assert_allclose(out, 2 * (x @ m) - 1, rtol=0, atol=2e-5)
 

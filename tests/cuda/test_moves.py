@@ -164,3 +164,53 @@ REFUSED = {
 def test_what_no_kernel_is_for_is_refused_with_what_would_be_accepted(what):
     text, said = REFUSED[what]
     assert said in refusal(text)
+
+
+def test_a_region_that_comes_with_a_run_is_followed_by_recordings():
+    case = Case(
+        """g (float[4,4] x, float[4] r) => (float[2,2] y) <int64[2] s = {2, 2}>
+        { y = Resize<coordinate_transformation_mode = "tf_crop_and_resize",
+            mode = "linear">(x, r, , s) }""",
+        rtol=1e-5,
+    )
+    regions = [(0, 0, 1, 1), (0, 0, 1, 1), (0.5, 0, 1, 1), (0.5, 0, 1, 1), (0, 0.5, 0.25, 1)]  # fmt: skip
+    pipeline = opened(case.model)
+    try:
+        for seed, region in enumerate(regions):
+            feeds = case.feeds(seed) | {"r": np.array(region, np.float32)}
+            (got,) = pipeline.run(feeds)
+            np.testing.assert_allclose(got, case.wanted(feeds)["y"], rtol=1e-5)
+        (segment,) = pipeline.runner.latest().captured.values()
+        lost = "no longer held: host input 'r' is baked into it and has another value now; record it again"  # fmt: skip
+        assert segment.events == ["recorded", *[lost, "recorded again"] * 2]
+    finally:
+        pipeline.close()
+
+
+def test_arithmetic_of_shapes_is_no_seam_and_launches_nothing():
+    text = """g (float[B,S,12] x) => (float[B,3,S,4] y)
+        <int64[1] zero = {0}, int64[1] end = {1}, int64 one = {1}, int64[2] tail = {3, 4}> {
+        sizes = Shape(x)
+        b = Slice(sizes, zero, end)
+        s = Gather(sizes, one)
+        sv = Unsqueeze(s, zero)
+        shape = Concat<axis = 0>(b, sv, tail)
+        heads = Reshape(x, shape)
+        y = Transpose<perm = [0, 2, 1, 3]>(heads) }"""
+    pipeline = opened(Case(text).model, seams="error")
+    try:
+        for sizes in ((2, 5), (2, 5), (1, 3), (1, 3)):
+            x = (
+                np.random.default_rng(1)
+                .standard_normal((*sizes, 12))
+                .astype(np.float32)
+            )
+            (got,) = pipeline.run({"x": x})
+            want = x.reshape(*sizes, 3, 4).transpose(0, 2, 1, 3)
+            np.testing.assert_array_equal(got, want)
+            (segment,) = pipeline.runner.latest().captured.values()
+            names = [one.kernel for one in segment.executable.launches]
+            moves = [name for name in names if not name.startswith("copy")]
+            assert moves == [f"move_{4 if sizes[0] > 1 else 3}_s"]
+    finally:
+        pipeline.close()

@@ -55,7 +55,9 @@ def test_layer_normalization_gives_its_statistics_as_well(form):
     scale, shift = numbers(*row), numbers(*row)
     axes = tuple(range(axis % len(sizes), len(sizes)))
     mean, inverse = (v.astype(np.float32) for v in statistics(x, axes))
-    y, m, i = made("LayerNormalization", [x, scale, shift], [x, mean, inverse], axis=axis)
+    y, m, i = made(
+        "LayerNormalization", [x, scale, shift], [x, mean, inverse], axis=axis
+    )
     np.testing.assert_allclose(y, layer(x, axis, scale, shift), rtol=1e-5, atol=2e-5)
     np.testing.assert_allclose(m, mean, rtol=1e-6)
     np.testing.assert_allclose(i, inverse, rtol=1e-5)
@@ -105,14 +107,23 @@ def test_the_simplified_form_gives_its_factor(domain):
     np.testing.assert_allclose(i, factor, rtol=1e-5)
 
 
-SKIPS = {"as large": (2, 4, 40), "of no batch": (4, 40), "of a batch of one": (1, 4, 40)}
+SKIPS = {
+    "as large": (2, 4, 40),
+    "of no batch": (4, 40),
+    "of a batch of one": (1, 4, 40),
+}
 
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("skip", SKIPS)
 @pytest.mark.parametrize("simple", [False, True])
 def test_a_skip_connection_and_a_bias_are_added_first(skip, bias, simple):
-    x, more, scale, shift = numbers(2, 4, 40), numbers(*SKIPS[skip]), numbers(40), numbers(40)
+    x, more, scale, shift = (
+        numbers(2, 4, 40),
+        numbers(*SKIPS[skip]),
+        numbers(40),
+        numbers(40),
+    )
     extra = numbers(40) if bias else None
     total = x + more + (extra if bias else 0)
     rows = np.zeros((2, 4, 1), np.float32)
@@ -139,7 +150,9 @@ def test_the_sum_is_rounded_to_its_type_before_it_is_normalized():
     np.testing.assert_allclose(y, rms(x + more, 1, 1.0, 1e-12), rtol=1e-3)
 
 
-@pytest.mark.parametrize("sizes", [(2, 6, 3, 5), (1, 4, 1300), (2, 6, 1), (2, 6)], ids=str)
+@pytest.mark.parametrize(
+    "sizes", [(2, 6, 3, 5), (1, 4, 1300), (2, 6, 1), (2, 6)], ids=str
+)
 def test_groups_of_channels_are_normalized_together(sizes):
     x, channels = numbers(*sizes), sizes[1]
     scale, shift = numbers(channels), numbers(channels)
@@ -167,9 +180,13 @@ def test_batch_normalization_uses_the_statistics_that_it_is_given(sizes):
     x, scale, shift, mean = numbers(*sizes), numbers(3), numbers(3), numbers(3)
     spreads = spread.random(3).astype(np.float32) + 0.5
     form = (1, 3, *(1,) * (len(sizes) - 2))
-    a, b, m, v = (p.astype(np.float64).reshape(form) for p in (scale, shift, mean, spreads))
+    a, b, m, v = (
+        p.astype(np.float64).reshape(form) for p in (scale, shift, mean, spreads)
+    )
     (y,) = made("BatchNormalization", [x, scale, shift, mean, spreads], [x])
-    np.testing.assert_allclose(y, (x - m) / np.sqrt(v + 1e-5) * a + b, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        y, (x - m) / np.sqrt(v + 1e-5) * a + b, rtol=1e-5, atol=1e-5
+    )
 
 
 @pytest.mark.parametrize("p", [1, 2])
@@ -188,7 +205,9 @@ def test_a_deviation_of_zero_gives_zeros():
     x[:, 1] = 7
     axes = (0, 2, 3)
     wide = x.astype(np.float64)
-    want = (wide - wide.mean(axes, keepdims=True)) / (wide.std(axes, keepdims=True) + 1e-9)
+    want = (wide - wide.mean(axes, keepdims=True)) / (
+        wide.std(axes, keepdims=True) + 1e-9
+    )
     (y,) = made("MeanVarianceNormalization", [x], [x])
     np.testing.assert_allclose(y, want, rtol=1e-4, atol=1e-5)
     assert not y[:, 1].any()

@@ -51,7 +51,9 @@ def test_the_spec_has_options_with_defaults_and_onnx_runtimes_name():
     assert {o.name: o.default for o in found.options} == {
         "device_id": 0,
         "gpu_mem_limit": 0,
+        "deadline": 0.0,
         "pool_bytes": 256 << 20,
+        "answer_deadline": 10.0,
         "tf32": False,
     }
 

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.cuda.emulation import emulated
+from tests.core.toys import model
+from tests.cuda.emulation import drawn, emulated, opened
 from tests.gpu.rig import Rig
 from tests.gpu.test_products import *  # noqa: F403 - its tests and fixtures
 from tests.gpu.test_products import Bench
 
-from seamline.provider import VirtualMemoryError
-from seamline_cuda import blaslt
+from seamline.claims import collect
+from seamline.constants import Constants
+from seamline.graph import load
+from seamline.provider import VirtualMemoryError, view_of
+from seamline_cuda import blaslt, plugin
 from seamline_cuda.blaslt import BlasError
+from seamline_cuda.provider import CudaProvider
 from seamline_cuda.works import Matrix, ProductWork
 
 
@@ -77,7 +82,47 @@ def test_no_room_for_the_workspace_leaves_no_handle(rig):
     bench.close()
 
 
-def test_without_the_library_the_reason_says_what_to_install(monkeypatch):
+TEXT = "g (float[4,8] a, float[8,5] b) => (float[4,5] y) { y = MatMul(a, b) }"
+
+
+def test_without_the_library_products_are_refused_and_nothing_else(driver):
+    def unloaded():
+        raise RuntimeError("libcublasLt.so was not found")
+
+    driver.blas.get_version = unloaded
+    provider = CudaProvider({"device_id": 0})
+    try:
+        graph = load(model(TEXT, 23))
+        types = dict(collect(graph, [provider], Constants(graph)).types)
+        answer = provider.claim(view_of(graph.nodes[0], types, lambda _: None))
+        assert str(answer) == (
+            "cuBLASLt cannot be loaded (libcublasLt.so was not found; "
+            "to fix: pip install 'seamline[cuda]')"
+        )
+        row = load(model(TEXT.replace("4,", "1,"), 23))
+        types = dict(collect(row, [provider], Constants(row)).types)
+        assert (
+            provider.claim(view_of(row.nodes[0], types, lambda _: None)).variant
+            == "vector"
+        )
+        assert "cuBLASLt cannot be loaded" in provider.facts()["products"]
+    finally:
+        provider.close()
+
+
+def test_facts_say_what_products_hold_and_the_list_of_providers_that_they_can_be_made():
+    with opened(TEXT) as pipeline:
+        assert pipeline.providers["cuda"].facts()["products_workspace"] == 0
+        pipeline.run(drawn(TEXT))
+        facts = pipeline.providers["cuda"].facts()
+        assert (facts["products"], facts["products_workspace"]) == (
+            "by cuBLASLt",
+            32 << 20,
+        )
+        assert plugin._here() == {"products": "by cuBLASLt"}
+
+
+def test_without_the_bindings_the_reason_says_what_to_install(monkeypatch):
     def absent():
         raise ImportError("No module named 'nvmath'")
 

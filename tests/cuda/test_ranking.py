@@ -55,7 +55,9 @@ def defined(x, axis, k, largest):
 
 
 def made(x, axis, k, largest, like, outputs=("v", "i")):
-    node = onnx.helper.make_node("TopK", ["x", "k"], list(outputs), axis=axis, largest=largest)
+    node = onnx.helper.make_node(
+        "TopK", ["x", "k"], list(outputs), axis=axis, largest=largest
+    )
     return node_worked(node, [x, np.array([k])], like)
 
 
@@ -119,6 +121,15 @@ def test_one_of_the_results_may_be_left_out():
     assert made(x, 1, 4, 1, [None, want[1]], ("", "i"))[1].tolist() == want[1].tolist()
     found = made(x, 1, 4, 1, [want[0]], ("v",))[0]
     np.testing.assert_array_equal(found, want[0])
+
+
+def test_before_opset_10_k_is_an_attribute():
+    x = numbers((3, 20), np.float32)
+    want = defined(x, 0, 2, 1)
+    node = onnx.helper.make_node("TopK", ["x"], ["v", "i"], axis=0, k=2)
+    values, places = node_worked(node, [x], want, opset=9)
+    np.testing.assert_array_equal(places, want[1])
+    np.testing.assert_array_equal(values, want[0])
 
 
 def test_none_of_a_row_and_a_row_of_none_are_no_work():

@@ -89,7 +89,9 @@ ARGUMENTS = {
 @pytest.mark.parametrize("name", ARGUMENTS)
 def test_of_equals_the_first_is_found_or_the_last(op, last, name):
     x = np.array(ARGUMENTS[name], np.int32)
-    node = onnx.helper.make_node(op, ["x"], ["y"], axis=1, keepdims=0, select_last_index=last)
+    node = onnx.helper.make_node(
+        op, ["x"], ["y"], axis=1, keepdims=0, select_last_index=last
+    )
     (found,) = node_worked(node, [x], [np.zeros(2, np.int64)])
     best = np.argmax if op == "ArgMax" else np.argmin
     want = 3 - best(x[:, ::-1], axis=1) if last else best(x, axis=1)
@@ -108,7 +110,9 @@ def test_an_extreme_is_found_by_threads_and_blocks_together(op, form):
 
 
 def test_nan_is_the_extreme_and_infinities_are_values():
-    x = np.array([[1, np.nan, 5, np.nan], [-np.inf, -np.inf, -np.inf, -np.inf]], np.float32)
+    x = np.array(
+        [[1, np.nan, 5, np.nan], [-np.inf, -np.inf, -np.inf, -np.inf]], np.float32
+    )
     for op in ("ArgMax", "ArgMin"):
         node = onnx.helper.make_node(op, ["x"], ["y"], axis=1, keepdims=0)
         assert node_worked(node, [x], [np.zeros(2, np.int64)])[0].tolist() == [1, 0]
@@ -122,7 +126,9 @@ def test_an_extreme_of_no_elements_is_an_error():
 
 def test_an_axis_outside_of_the_rank_is_refused():
     node = onnx.helper.make_node("Softmax", ["x"], ["y"], axis=2)
-    found = node_worked(node, [np.zeros((2, 2), np.float32)], [np.zeros((2, 2), np.float32)])
+    found = node_worked(
+        node, [np.zeros((2, 2), np.float32)], [np.zeros((2, 2), np.float32)]
+    )
     assert isinstance(found, Refusal)
     assert "outside of rank 2" in str(found)
 

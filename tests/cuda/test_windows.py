@@ -50,7 +50,12 @@ def taps(sizes, attributes):
         places = []
         for o in range(count):
             at = [o * strides[i] - before + k * dilations[i] for k in range(kernel[i])]
-            places.append(([a for a in at if 0 <= a < size], len([a for a in at if a < size + after])))
+            places.append(
+                (
+                    [a for a in at if 0 <= a < size],
+                    len([a for a in at if a < size + after]),
+                )
+            )
         axes.append(places)
     return axes
 
@@ -103,7 +108,9 @@ def test_the_largest_is_found_and_where_it_stands(name, columns):
 @pytest.mark.parametrize("name", WINDOWS)
 def test_a_mean_is_over_the_input_or_its_padding_too(name, padded):
     x, attributes = drawn_input(name)
-    want = pooled(x, attributes, lambda v, at, n: v.sum(dtype=float) / (n if padded else len(v)))
+    want = pooled(
+        x, attributes, lambda v, at, n: v.sum(dtype=float) / (n if padded else len(v))
+    )
     want = want.astype(np.float32)
     (y,) = made("AveragePool", x, [want], count_include_pad=padded, **attributes)
     np.testing.assert_allclose(y, want, rtol=1e-5, atol=1e-6)
@@ -119,7 +126,9 @@ def test_a_norm_is_of_the_order_that_is_asked_for(name, p):
     np.testing.assert_allclose(y, want, rtol=1e-5)
 
 
-@pytest.mark.parametrize("kind", [np.int8, np.uint8, np.float16, ml_dtypes.bfloat16, np.float64])
+@pytest.mark.parametrize(
+    "kind", [np.int8, np.uint8, np.float16, ml_dtypes.bfloat16, np.float64]
+)
 def test_every_element_type_has_a_largest(kind):
     x = (spread.standard_normal((1, 2, 6, 6)) * 50).astype(kind)
     if kind is np.int8:
@@ -143,7 +152,9 @@ def test_a_nan_is_the_largest_of_its_window_and_means_keep_it():
 GLOBAL = {
     "GlobalMaxPool": lambda x, axes: x.max(axes, keepdims=True),
     "GlobalAveragePool": lambda x, axes: x.mean(axes, keepdims=True),
-    "GlobalLpPool": lambda x, axes: (np.abs(x) ** 3).sum(axes, keepdims=True) ** (1 / 3),
+    "GlobalLpPool": lambda x, axes: (
+        (np.abs(x) ** 3).sum(axes, keepdims=True) ** (1 / 3)
+    ),
 }
 
 

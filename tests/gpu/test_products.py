@@ -17,7 +17,7 @@ KINDS = {
     "bfloat16": (ml_dtypes.bfloat16, 2e-2),
     "float64": (np.float64, 1e-14),
 }
-drawn = np.random.default_rng(5)
+spread = np.random.default_rng(5)
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ class Bench:
 
 
 def numbers(*shape, kind=np.float32):
-    return drawn.standard_normal(shape).astype(kind)
+    return spread.standard_normal(shape).astype(kind)
 
 
 def near(got, want, bound):

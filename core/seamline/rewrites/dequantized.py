@@ -12,91 +12,21 @@ Where the other operand is dequantised from 8 bits, both are: see :mod:`.quantiz
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import attrs
 import numpy as np
 import onnx_ir as ir
 
 from seamline.drafts import Draft
+from seamline.rewrites.coded_matrices import CodedMatrix, matrix_of
 from seamline.rewriting import OWN, Rewriting, Rules
-from seamline.tensors import Dim, TensorType
+from seamline.tensors import TensorType
 
-__all__ = ["RULES", "Codes", "codes_of"]
+__all__ = ["RULES"]
 
 _RULE = "dequantized-product"
 _REASON = "codes are multiplied as they are, and never become floats in memory"
-_TYPES = frozenset({"int2", "uint2", "int4", "uint4", "int8", "uint8", "float4_e2m1fn"})
 
 
-@attrs.define(eq=False)
-class Codes:
-    """
-    A constant matrix that is dequantised.
-
-    Attributes
-    ----------
-    nodes
-        From the product back to the DequantizeLinear.
-    turned
-        Codes lie as N by K.
-    """
-
-    nodes: list[ir.Node]
-    turned: bool = False
-    reshaped: bool = False
-
-    @property
-    def source(self) -> ir.Node:
-        """Give the DequantizeLinear."""
-        return self.nodes[-1]
-
-
-def codes_of(work: Rewriting, value: ir.Value | None) -> Codes | None:
-    """Give the codes behind a matrix, if it is made from constant ones alone."""
-    found = Codes([])
-    while value is not None and work.is_static(value):
-        node = value.producer()
-        if node is None or node.domain:
-            return None
-        found.nodes.append(node)
-        if node.op_type == "DequantizeLinear":
-            kind = work.kind(node.inputs[0])
-            fits = kind is not None and kind.dtype in _TYPES
-            return found if fits else None
-        if not _passes(work, node, found):
-            return None
-        value = node.inputs[0]
-    return None
-
-
-def _passes(work: Rewriting, node: ir.Node, found: Codes) -> bool:
-    """Follow a node that leaves a matrix of floats what it is, but for how it lies."""
-    kind = work.kind(node.inputs[0] if node.inputs else None)
-    if kind is None or kind.shape is None:
-        return False
-    if node.op_type == "Transpose" and len(kind.shape) == 2 and not found.reshaped:
-        turns = tuple(work.attribute(node, "perm", (1, 0))) == (1, 0)
-        found.turned ^= turns
-        return True
-    if node.op_type == "Reshape" and not found.reshaped:
-        found.reshaped = True
-        return _joins_blocks(kind.shape, work.shape(node.outputs[0]))
-    if node.op_type == "Cast":  # to fewer bits: what it would round stays exact
-        return kind.dtype == "float32" and work.kind(node.outputs[0]) is not None
-    return node.op_type == "Identity"
-
-
-def _joins_blocks(before: Sequence[Dim], after: Sequence[Dim] | None) -> bool:
-    """Tell whether rows of blocks become rows."""
-    if len(before) != 3 or after is None:
-        return False
-    rows, blocks, block = before
-    known = isinstance(blocks, int) and isinstance(block, int)
-    return known and tuple(after) == (rows, blocks * block)  # type: ignore[operator]
-
-
-def _attributes(work: Rewriting, codes: Codes) -> dict[str, int]:
+def _attributes(work: Rewriting, codes: CodedMatrix) -> dict[str, int]:
     source = codes.source
     given = {
         "axis": int(work.attribute(source, "axis", 1)),
@@ -109,7 +39,7 @@ def _attributes(work: Rewriting, codes: Codes) -> dict[str, int]:
 
 
 def _operands(
-    work: Rewriting, draft: Draft, codes: Codes, attributes: dict[str, int]
+    work: Rewriting, draft: Draft, codes: CodedMatrix, attributes: dict[str, int]
 ) -> list[ir.Value | None] | None:
     """Give codes, scale and zero point of a matrix; None where blocks were an axis oddly."""
     given = [*codes.source.inputs, None, None][:3]
@@ -143,7 +73,7 @@ def _product(
     work: Rewriting,
     node: ir.Node,
     a: ir.Value | None,
-    codes: Codes,
+    codes: CodedMatrix,
     bias: ir.Value | None,
 ) -> bool:
     out = node.outputs[0]
@@ -163,7 +93,7 @@ def _product(
     return draft.make(_REASON, (out, made))
 
 
-def _held(work: Rewriting, codes: Codes) -> str | None:
+def _held(work: Rewriting, codes: CodedMatrix) -> str | None:
     for node in codes.nodes:
         if (pin := work.pinned.get(node.name or "")) is not None:
             return f"{node.name!r} is pinned by {pin!r}"
@@ -175,14 +105,16 @@ def matmul(work: Rewriting, node: ir.Node) -> bool:
     if node.domain or len(node.inputs) != 2:
         return False
     a, b = node.inputs
-    if (codes := codes_of(work, b)) is not None:
+    if (codes := matrix_of(work, b)) is not None:
         return _product(work, node, a, codes, None)
-    if (codes := codes_of(work, a)) is not None and not codes.reshaped:
+    if (codes := matrix_of(work, a)) is not None and not codes.reshaped:
         return _turned(work, node, codes, b)
     return False
 
 
-def _turned(work: Rewriting, node: ir.Node, codes: Codes, x: ir.Value | None) -> bool:
+def _turned(
+    work: Rewriting, node: ir.Node, codes: CodedMatrix, x: ir.Value | None
+) -> bool:
     """Write ``W @ x`` as ``(x^T @ W^T)^T``."""
     kind, out = work.kind(x), work.kind(node.outputs[0])
     if x is None or kind is None or out is None or not kind.shape or not out.shape:
@@ -214,7 +146,7 @@ def gemm(work: Rewriting, node: ir.Node) -> bool:
     """Multiply by the codes of a ``Gemm`` whose C is a bias, or is not there."""
     if node.domain or len(node.inputs) < 2:
         return False
-    codes = codes_of(work, node.inputs[1])
+    codes = matrix_of(work, node.inputs[1])
     if codes is None:
         return False
     plain = (("alpha", 1.0), ("beta", 1.0), ("transA", 0))

@@ -10,14 +10,19 @@ differs from the floats' by their rounding, and a code by one at most.
 
 from __future__ import annotations
 
-import attrs
 import numpy as np
 import onnx_ir as ir
 
 from seamline.drafts import Draft
-from seamline.rewrites.dequantized import Codes, codes_of
+from seamline.rewrites.coded_matrices import CodedMatrix, matrix_of
+from seamline.rewrites.quantized_sites import (
+    Codes,
+    Site,
+    is_single,
+    single_of,
+    zero_of,
+)
 from seamline.rewriting import CONTRIB, Rewriting, Rules
-from seamline.tensors import TensorType, numpy_dtype
 
 __all__ = ["RULES"]
 
@@ -25,46 +30,23 @@ _BYTES = ("int8", "uint8")
 _RULE = "quantized-product"
 
 
-@attrs.frozen(eq=False)
-class _Bytes:
-    """The left operand: the node that dequantises it, and that node's inputs."""
-
-    node: ir.Node
-    codes: ir.Value
-    scale: ir.Value
-    zero: ir.Value | None
-
-
-def _left(work: Rewriting, value: ir.Value | None) -> _Bytes | None:
-    """Give an operand that a node dequantises from 8 bits with one scale."""
-    node = value.producer() if value is not None else None
-    if node is None or node.domain or node.op_type != "DequantizeLinear":
+def _left(work: Rewriting, value: ir.Value | None) -> Codes | None:
+    """Give an operand that is dequantised as it comes, with one known scale."""
+    found = single_of(work, value)
+    if found is None or work.is_static(found.node.outputs[0]):
         return None
-    if work.is_static(node.outputs[0]) or not _is_single(work, node):
-        return None
-    codes, scale, zero = [*node.inputs, None][:3]
-    kind = work.kind(codes)
-    if codes is None or scale is None or kind is None or kind.dtype not in _BYTES:
-        return None
-    return _Bytes(node, codes, scale, zero)
+    return found if _is_known(work, found.scale, found.point) else None
 
 
-def _is_single(work: Rewriting, node: ir.Node) -> bool:
-    """Tell whether one known float32 scale, and zero point, serve the whole tensor."""
-    if work.attribute(node, "block_size", 0):
-        return False
-    for value in node.inputs[1:3]:
-        if value is None:
-            continue
-        if not work.is_static(value) or work.shape(value) not in ((), (1,)):
-            return False
-    kind = work.kind(node.inputs[1])
-    return kind is not None and kind.dtype == "float32"
+def _is_known(work: Rewriting, scale: ir.Value, point: ir.Value | None) -> bool:
+    """Tell whether scale and zero point are constant, the point one for the whole tensor."""
+    known = work.is_static(scale) and (point is None or work.is_static(point))
+    return known and is_single(work, point)
 
 
-def _right(work: Rewriting, value: ir.Value | None) -> Codes | None:
+def _right(work: Rewriting, value: ir.Value | None) -> CodedMatrix | None:
     """Give a constant matrix of bytes with one scale, or one for each column."""
-    found = codes_of(work, value)
+    found = matrix_of(work, value)
     if found is None or found.reshaped or work.attribute(found.source, "block_size", 0):
         return None
     codes, scale = found.source.inputs[:2]
@@ -80,20 +62,13 @@ def _right(work: Rewriting, value: ir.Value | None) -> Codes | None:
     return found if whole else None
 
 
-def _zero(draft: Draft, value: ir.Value | None, like: TensorType) -> ir.Value:
-    """Give a zero point, or 0 where there is none."""
-    if value is not None:
-        return value
-    return draft.constant(np.zeros((), numpy_dtype(like.dtype)), "zero")
-
-
 def _operands(
-    work: Rewriting, draft: Draft, left: _Bytes, right: Codes
+    work: Rewriting, draft: Draft, left: Codes, right: CodedMatrix
 ) -> tuple[list[ir.Value], list[ir.Value]] | None:
     """Give codes, scale and zero point of both sides, the right one as K by N."""
-    a, b = work.kind(left.codes), work.kind(right.source.inputs[0])
     codes, scale, zero = [*right.source.inputs, None][:3]
-    if a is None or b is None or b.shape is None or codes is None or scale is None:
+    kind = work.kind(codes)
+    if codes is None or scale is None or kind is None:
         return None
     if right.turned:
         known = work.constant(codes)
@@ -101,10 +76,8 @@ def _operands(
             return None
         # Kernels want to know their weights before they claim: a node would be too late.
         codes = draft.constant(known.T, "codes")
-    return (
-        [left.codes, left.scale, _zero(draft, left.zero, a)],
-        [codes, scale, _zero(draft, zero, b)],
-    )
+    zero = zero or draft.constant(np.zeros((), kind.dtype), "zero")
+    return [left.codes, left.scale, zero_of(draft, left, "zero")], [codes, scale, zero]
 
 
 def matmul(work: Rewriting, node: ir.Node) -> bool:
@@ -141,39 +114,33 @@ def _made(work: Rewriting, node: ir.Node, bias: ir.Value | None) -> bool:
         if (pin := work.pinned.get(one.name or "")) is not None:
             why = f"{one.name!r} is pinned by {pin!r}"
             return work.leave(_RULE, node.name or "", why)
-    alone = work.only_reader(left.node.outputs[0]) is node
-    old = (node, left.node) if alone else (node,)
+    old = (node, left.node) if left.alone else (node,)
     after = work.only_reader(out) if bias is None else None
-    if after is not None and _quantises(work, after, out):
-        return _to_bytes(work, (*old, after), left, right)
+    site = Site.of(work, after) if after is not None else None
+    if site is not None and _is_known(work, site.scale, site.point):
+        return _to_bytes(work, old, site, left, right)
     return _to_floats(work, old, left, right, bias)
 
 
-def _quantises(work: Rewriting, node: ir.Node, value: ir.Value) -> bool:
-    if node.domain or node.op_type != "QuantizeLinear" or node.inputs[0] is not value:
-        return False
-    kind = work.kind(node.outputs[0])
-    return kind is not None and kind.dtype in _BYTES and _is_single(work, node)
-
-
 def _to_bytes(
-    work: Rewriting, old: tuple[ir.Node, ...], left: _Bytes, right: Codes
+    work: Rewriting,
+    old: tuple[ir.Node, ...],
+    site: Site,
+    left: Codes,
+    right: CodedMatrix,
 ) -> bool:
-    after = old[-1]
-    out = after.outputs[0]
-    kind = work.kind(out)
-    draft = Draft(work, _RULE, old)
+    draft = Draft(work, _RULE, (*old, site.last))
     sides = _operands(work, draft, left, right)
-    if sides is None or kind is None:
+    if sides is None:
         return False
-    zero = _zero(draft, [*after.inputs, None][2], kind)
-    inputs = [*sides[0], *sides[1], after.inputs[1], zero]
-    made = draft.node("QLinearMatMul", inputs, kind)
+    inputs = [*sides[0], *sides[1], site.scale, site.zero(draft)]
+    made = draft.node("QLinearMatMul", inputs, site.kind)
+    out = site.last.outputs[0]
     return draft.make("sums of bytes are exact, and quantised again", (out, made))
 
 
 def _to_floats(
-    work: Rewriting, old: tuple[ir.Node, ...], left: _Bytes, right: Codes,
+    work: Rewriting, old: tuple[ir.Node, ...], left: Codes, right: CodedMatrix,
     bias: ir.Value | None,
 ) -> bool:  # fmt: skip
     node = old[0]

@@ -103,8 +103,8 @@ class Site:
 
     @classmethod
     def of(cls, work: Rewriting, last: ir.Node) -> Site | None:
-        """See what a QuantizeLinear is the end of; None where it is of no plain form."""
-        if last.domain or not last.inputs:
+        """See what a plain QuantizeLinear is the end of; None for any other node."""
+        if last.domain or last.op_type != "QuantizeLinear":
             return None
         value, scale, point = [*last.inputs, None][:3]
         node = value.producer() if value is not None else None

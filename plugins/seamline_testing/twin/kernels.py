@@ -28,16 +28,16 @@ __all__ = ["DTYPES", "OPERATORS", "WAITS", "claim_of", "host_table", "kernel_for
 DTYPES = ("float32", "float16", "int64", "int32", "int8", "uint8", "bool")
 
 _NAMES = """
-    Abs Add And ArgMax ArgMin AveragePool BatchNormalization Cast Ceil Clip Concat
-    ConstantOfShape Conv Cos CumSum Div Dropout Elu Equal Erf Exp Expand Flatten Floor
-    Gather GatherElements GatherND Gelu Gemm GlobalAveragePool GlobalMaxPool Greater
-    GreaterOrEqual HardSigmoid HardSwish Identity InstanceNormalization
+    Abs Add And ArgMax ArgMin Attention AveragePool BatchNormalization Cast Ceil Clip
+    Concat ConstantOfShape Conv Cos CumSum Div Dropout Elu Equal Erf Exp Expand Flatten
+    Floor Gather GatherElements GatherND Gelu Gemm GlobalAveragePool GlobalMaxPool
+    Greater GreaterOrEqual HardSigmoid HardSwish Identity InstanceNormalization
     LayerNormalization LeakyRelu Less LessOrEqual Log LogSoftmax MatMul Max MaxPool Mean
     Min Mod Mul Neg NonZero Not Or PRelu Pad Pow RMSNormalization Range Reciprocal
     ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare Relu Reshape
-    ScatterElements ScatterND Shape Sigmoid Sign Sin Size Slice Softmax Softplus Softsign
-    Split Sqrt Squeeze Sub Sum Tanh TensorScatter Tile TopK Transpose Trilu Unsqueeze
-    Where Xor
+    ScatterElements ScatterND Shape Sigmoid Sign Sin Size Slice Softmax Softplus
+    Softsign Split Sqrt Squeeze Sub Sum Tanh TensorScatter Tile TopK Transpose Trilu
+    Unsqueeze Where Xor
 """
 OPERATORS = frozenset(_NAMES.split())
 
@@ -85,11 +85,12 @@ def kernel_for(node: NodeView, host: KernelTable, own: KernelTable) -> Kernel | 
 
 def claim_of(kernel: Kernel, node: NodeView) -> Claim:
     """Give the twin's claim for a kernel that takes the node."""
-    reason = WAITS.get(kernel.op_type) if not kernel.domain else kernel.not_capturable
+    claim = kernel.claim(node)
+    reason = claim.not_capturable if kernel.domain else WAITS.get(kernel.op_type)
     if kernel.sizes_at_run:
         reason = _FOUND_BY_RUNNING
     return attrs.evolve(
-        kernel.claim(node),
+        claim,
         variant="twin",
         because="the simulated device has one variant of each kernel",
         not_capturable=reason,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeGuard
 
 import attrs
 import numpy as np
@@ -15,10 +15,12 @@ from seamline.errors import (
     KernelError,
     ResidencyError,
 )
+from seamline.growing import GrowingBuffer
 from seamline.off_host import OffHost
 from seamline.provider import Array, Buffer, Device, Gauges, View
 from seamline.tensors import TensorType, nbytes_of, numpy_dtype
 from seamline_testing.twin.faults import How, InjectedError, Step
+from seamline_testing.twin.growing_pages import GrowingPages
 from seamline_testing.twin.host_virtual_memory import HostVirtualMemory
 from seamline_testing.twin.machine import POISON, Machine
 from seamline_testing.twin.streams import Operation, Range
@@ -58,7 +60,7 @@ class TwinBuffer:
 class TwinView(OffHost):
     """Bytes of the twin under a type; only the twin itself can look at them."""
 
-    buffer: TwinBuffer
+    buffer: TwinBuffer | GrowingBuffer
     place: Range
     kind: TensorType
 
@@ -137,6 +139,24 @@ class TwinMemory:
             raise
         return buffer
 
+    def reserve(self, nbytes: int) -> GrowingBuffer:
+        """
+        Reserve addresses without pages, for a buffer that grows.
+
+        Raises
+        ------
+        RunError
+            There are no more addresses, or the calling thread records.
+        """
+        machine, granule = self._machine, self._machine.granule
+        machine.legal("reserves")
+        size = -(-max(nbytes, 1) // granule) * granule
+        address = machine.pages.reserve(size)
+        return GrowingBuffer(
+            self.device, address, nbytes, GrowingPages(machine, self.counted),
+            lambda: machine.pages.free(address, size), self.is_lost,
+        )  # fmt: skip
+
     def counted(self, nbytes: int) -> None:
         """Count bytes that became live, or no longer are."""
         self._content += nbytes
@@ -148,7 +168,7 @@ class TwinMemory:
     def view(self, buffer: Buffer, offset: int, kind: TensorType) -> View:
         """Show bytes of a buffer as a tensor."""
         self._machine.faults.check(Step.VIEW)
-        if not isinstance(buffer, TwinBuffer) or buffer.owner is not self:
+        if not self._owns(buffer):
             why = f"a {type(buffer).__name__} is no buffer of {self.device}"
             raise ResidencyError(self.device.kind, why)
         if kind.dtype == "string":
@@ -157,7 +177,8 @@ class TwinMemory:
         if not buffer.is_open or not 0 <= offset <= buffer.nbytes - nbytes:
             why = f"{kind} at {offset} is not within an open buffer of {buffer.nbytes} bytes"
             raise ContractError(self.device.kind, why)
-        return TwinView(buffer, Range(buffer.address + offset, nbytes), kind)
+        grows = isinstance(buffer, GrowingBuffer)
+        return TwinView(buffer, Range(buffer.address + offset, nbytes, grows), kind)
 
     def at(self, address: int, kind: TensorType, *, grows: bool = False) -> View:
         """
@@ -235,13 +256,19 @@ class TwinMemory:
         ResidencyError
             It is something else, such as an array of the host.
         """
-        if not isinstance(view, TwinView) or view.buffer.owner is not self:
+        if not isinstance(view, TwinView) or not self._owns(view.buffer):
             what = type(view).__name__
             why = (
                 f"was handed a {what} that does not lie in the memory of {self.device}"
             )
             raise ResidencyError(self.device.kind, why)
         return view
+
+    def _owns(self, buffer: Buffer) -> TypeGuard[TwinBuffer | GrowingBuffer]:
+        if isinstance(buffer, GrowingBuffer):
+            pages = buffer.pages
+            return isinstance(pages, GrowingPages) and pages.machine is self._machine
+        return isinstance(buffer, TwinBuffer) and buffer.owner is self
 
     def _check_like(self, view: TwinView, array: Any) -> None:
         kind = view.kind

@@ -33,7 +33,7 @@ _OPTIONS = (
 
 
 def _probe() -> Availability:
-    from seamline_testing.twin.mapping_calls import supported
+    from seamline.mapping_calls import supported
 
     if supported():
         return Availability(True)

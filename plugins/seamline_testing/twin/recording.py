@@ -1,21 +1,18 @@
 """
 A recorded segment: its launches, and everything that must still hold when it is replayed.
 
-What a recording holds is addresses. Pages exchanged under them are fine, and are how a
-cache grows under a recording: the replay reads and writes the new pages. What is refused,
-with the reason, is an address that is no longer mapped, a buffer that was closed (its
-address may be another's by now), a segment that was bound elsewhere since, and a host
-input whose value has changed, since launches keep the values that they were made with.
+Beside what any recording rests on, see :mod:`seamline.device_segments`, an address that is no
+longer mapped is refused, with the reason; a replay reads and writes pages that are new.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import attrs
 
+from seamline.device_segments import Held
 from seamline.devices import VirtualMemoryError
-from seamline.errors import RecordingError
 from seamline_testing.twin.faults import How, InjectedError, Step
 from seamline_testing.twin.memory import TwinView
 from seamline_testing.twin.streams import Operation
@@ -40,8 +37,7 @@ class TwinRecording:
     segment: TwinSegment
     operations: tuple[Operation, ...]
     views: dict[str, TwinView]
-    binding: int
-    host: dict[str, bytes]
+    held: Held[TwinView]
     serials: dict[str, tuple[int, ...]]
     replays: int = 0
     _open: bool = True
@@ -52,8 +48,13 @@ class TwinRecording:
     ) -> TwinRecording:
         """Keep what was recorded, and what it rests on."""
         views = dict(segment.bound)
-        host = {name: copy.tobytes() for name, _, copy in segment.host}
-        made = cls(segment, operations, views, segment.binding, host, {})
+        baked = {name: copy.tobytes() for name, _, copy in segment.host}
+
+        def changed() -> str:
+            now = ((name, source.tobytes()) for name, source, _ in segment.host)
+            return next((name for name, value in now if value != baked[name]), "")
+
+        made = cls(segment, operations, views, Held.of(segment, changed), {})
         made.serials = {name: made._serials(name, view) for name, view in views.items()}
         return made
 
@@ -128,24 +129,14 @@ class TwinRecording:
             Something no longer holds.
         """
         if not self._open:
-            self._refuse("it is closed")
-        if self.segment.binding != self.binding:
-            self._refuse("its segment was bound to other places or closed since; record it again")  # fmt: skip
+            self.held.refuse("it is closed")
+        self.held.check()
         for name, view in self.views.items():
-            if not view.buffer.is_open:
-                self._refuse(f"the buffer of {name!r} was closed since")
             self._serials(name, view)
-        for name, source, _ in self.segment.host:
-            if source.tobytes() != self.host[name]:
-                self._refuse(f"host input {name!r} is baked into it and has another value now; record it again")  # fmt: skip
 
     def _serials(self, name: str, view: TwinView) -> tuple[int, ...]:
         try:
             return self.segment.machine.names(view.place)
         except VirtualMemoryError as error:
-            self._refuse(f"{name!r} lies where nothing is mapped now: {error}", error)
-
-    def _refuse(self, why: str, cause: Exception | None = None) -> NoReturn:
-        raise RecordingError(
-            why, provider=self.segment.provider, segment=self.segment.spec.name
-        ) from cause
+            why = f"{name!r} lies where nothing is mapped now: {error}"
+            self.held.refuse(why, error)

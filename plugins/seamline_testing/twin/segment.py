@@ -7,15 +7,14 @@ on the host, so a value on the wrong side fails at binding and names the node's 
 
 from __future__ import annotations
 
-import contextlib
-import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 import attrs
 import numpy as np
 
+from seamline.device_segments import DeviceSegment
 from seamline.errors import (
     BuildError,
     DeadlineError,
@@ -24,7 +23,6 @@ from seamline.errors import (
     ResidencyError,
     RunError,
 )
-from seamline.kernels import KernelSegment
 from seamline.provider import Array, NodeView, Recording, View
 from seamline_testing.twin.capture import Capture
 from seamline_testing.twin.faults import How, InjectedError, Step
@@ -39,24 +37,12 @@ __all__ = ["TwinSegment"]
 
 
 @attrs.define(eq=False)
-class TwinSegment(KernelSegment):
-    """
-    Implements :class:`~seamline.provider.Executable` on a machine.
-
-    Attributes
-    ----------
-    bound
-        The views of the present binding, by value.
-    binding
-        Counts bindings: a recording holds one of them.
-    """
+class TwinSegment(DeviceSegment[TwinView]):
+    """Implements :class:`~seamline.provider.Executable` on a machine."""
 
     machine: Machine = attrs.field(kw_only=True)
     memory: TwinMemory = attrs.field(kw_only=True)
-    bound: dict[str, TwinView] = attrs.field(factory=dict, init=False)
     host: list[tuple[str, Array, Array]] = attrs.field(factory=list, init=False)
-    binding: int = attrs.field(default=0, init=False)
-    turn: threading.Lock = attrs.field(factory=threading.Lock, init=False)
     _parts: list[tuple[NodeView, tuple[Range, ...], tuple[Range, ...]]] = attrs.field(
         factory=list, init=False
     )
@@ -177,20 +163,6 @@ class TwinSegment(KernelSegment):
         """Copy host inputs, as a launch copies its arguments."""
         for _, source, copy in self.host:
             np.copyto(copy, source)
-
-    @contextlib.contextmanager
-    def taken(self) -> Iterator[None]:
-        """Hold the segment's addresses; another thread is refused at once."""
-        if not self.turn.acquire(blocking=False):
-            raise KernelError(
-                "another thread runs it now; give each thread a program of its own",
-                provider=self.provider,
-                segment=self.spec.name,
-            )
-        try:
-            yield
-        finally:
-            self.turn.release()
 
     # -- recording -----------------------------------------------------------------------
 

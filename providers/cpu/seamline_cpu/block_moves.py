@@ -61,36 +61,16 @@ def _block(step: int, lanes: int) -> Any:
     return types.void(*[types.int64] * 7), generate
 
 
-@native
-def _copy_long(
-    context: Any, source: Any, pitch: Any, target: Any, target_pitch: Any, rows: Any,
-    vectors: Any, last: Any,
-) -> Any:  # fmt: skip
-    return _block(1, _LONG)
+def _moving(step: int, lanes: int) -> Any:
+    """Make the intrinsic of :func:`_block`."""
 
+    def move(
+        context: Any, source: Any, pitch: Any, target: Any, target_pitch: Any, rows: Any,
+        vectors: Any, last: Any,
+    ) -> Any:  # fmt: skip
+        return _block(step, lanes)
 
-@native
-def _copy_short(
-    context: Any, source: Any, pitch: Any, target: Any, target_pitch: Any, rows: Any,
-    vectors: Any, last: Any,
-) -> Any:  # fmt: skip
-    return _block(1, _SHORT)
-
-
-@native
-def _thin_long(
-    context: Any, source: Any, pitch: Any, target: Any, target_pitch: Any, rows: Any,
-    vectors: Any, last: Any,
-) -> Any:  # fmt: skip
-    return _block(2, _LONG)
-
-
-@native
-def _thin_short(
-    context: Any, source: Any, pitch: Any, target: Any, target_pitch: Any, rows: Any,
-    vectors: Any, last: Any,
-) -> Any:  # fmt: skip
-    return _block(2, _SHORT)
+    return native(move)
 
 
 @jit
@@ -104,32 +84,30 @@ def thin_rows(
             to[i] = values[i * step]
 
 
-@jit
-def copy_block(
-    source: int, pitch: int, target: int, target_pitch: int, rows: int, count: int
-) -> None:
-    """Copy ``rows`` rows of ``count`` floats, which lie ``pitch`` bytes apart."""
-    if count >= _LONG:
-        vectors = (count - 1) // _LONG
-        _copy_long(source, pitch, target, target_pitch, rows, vectors, count - _LONG)
-    elif count >= _SHORT:
-        _copy_short(source, pitch, target, target_pitch, rows, 1, count - _SHORT)
-    else:
-        thin_rows(source, pitch, target, target_pitch, rows, count, 1)
+def _blocks(step: int) -> Any:
+    """Make the function that moves rows of floats that are ``step`` apart."""
+    by_long, by_short = _moving(step, _LONG), _moving(step, _SHORT)
+
+    @jit
+    def moved(
+        source: int, pitch: int, target: int, target_pitch: int, rows: int, count: int
+    ) -> None:
+        if count >= _LONG:
+            vectors = (count - 1) // _LONG
+            by_long(source, pitch, target, target_pitch, rows, vectors, count - _LONG)
+        elif count >= _SHORT:
+            by_short(source, pitch, target, target_pitch, rows, 1, count - _SHORT)
+        else:
+            thin_rows(source, pitch, target, target_pitch, rows, count, step)
+
+    return moved
 
 
-@jit
-def thin_block(
-    source: int, pitch: int, target: int, target_pitch: int, rows: int, count: int
-) -> None:
-    """Copy ``rows`` rows of ``count`` floats, each two after the one before."""
-    if count >= _LONG:
-        vectors = (count - 1) // _LONG
-        _thin_long(source, pitch, target, target_pitch, rows, vectors, count - _LONG)
-    elif count >= _SHORT:
-        _thin_short(source, pitch, target, target_pitch, rows, 1, count - _SHORT)
-    else:
-        thin_rows(source, pitch, target, target_pitch, rows, count, 2)
+#: Copy rows of floats: addresses of the first and bytes between rows, of both sides; rows, and
+#: floats in each.
+copy_block = _blocks(1)
+#: The same, of every other float.
+thin_block = _blocks(2)
 
 
 @jit

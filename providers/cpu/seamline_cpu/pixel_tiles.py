@@ -41,6 +41,15 @@ def _within(v: Vectors, value: Any, least: Any, most: Any) -> Any:
     return b.select(b.fcmp_ordered(">", value, most), most, value)
 
 
+def _store_within(
+    v: Vectors, limits: Any, values: list[Any], places: list[Any]
+) -> None:
+    """Store vectors, kept in the limits at an address."""
+    least, most = (v.broadcast(F32, v.add(limits, 4 * i), LANES) for i in range(2))
+    for value, place in zip(values, places, strict=True):
+        v.store(_within(v, value, least, most), place)
+
+
 def _emitted(
     v: Vectors, args: Any, parts: int, apart: Any, offsets: Any, onto: bool
 ) -> None:
@@ -76,10 +85,8 @@ def _emitted(
         return found
 
     done = v.loop(depth, sums, step)
-    least, most = (v.broadcast(F32, v.add(limits, 4 * i), LANES) for i in range(2))
-    for i, value in enumerate(done):
-        to = v.add(lines[i // parts], 4 * LANES * (i % parts))
-        v.store(_within(v, value, least, most), to)
+    ends = [v.add(line, 4 * LANES * part) for line in lines for part in range(parts)]
+    _store_within(v, limits, done, ends)
 
 
 def _tile(parts: int, tabled: bool, onto: bool) -> Any:
@@ -97,81 +104,56 @@ def _tile(parts: int, tabled: bool, onto: bool) -> Any:
     return types.void(*[types.int64] * count), generate
 
 
-@native
-def laid_tile(
-    context: Any, left: Any, right: Any, depth: Any, bias: Any, out: Any, pitch: Any,
-    limits: Any,
-) -> Any:  # fmt: skip
-    """
-    Compute ``out[r, c] = bias[r] + sum_k left[k, r] * right[k, c]``, kept in limits.
+def _laid(onto: bool) -> Any:
+    def tile(
+        context: Any, left: Any, right: Any, depth: Any, bias: Any, out: Any, pitch: Any,
+        limits: Any,
+    ) -> Any:  # fmt: skip
+        return _tile(2, False, onto)
 
-    Arguments are addresses and counts: ``pitch`` is the bytes between rows of ``out``, and
-    at ``limits`` are the least and the most.
-    """
-    return _tile(2, False, False)
+    return native(tile)
 
 
-@native
-def laid_tile_onto(
-    context: Any, left: Any, right: Any, depth: Any, bias: Any, out: Any, pitch: Any,
-    limits: Any,
-) -> Any:  # fmt: skip
-    """As :func:`laid_tile`, but add to what ``out`` holds; ``bias`` is not read."""
-    return _tile(2, False, True)
+def _placed(onto: bool) -> Any:
+    def tile(
+        context: Any, left: Any, right: Any, depth: Any, bias: Any, out: Any, pitch: Any,
+        limits: Any, offsets: Any,
+    ) -> Any:  # fmt: skip
+        return _tile(2, True, onto)
+
+    return native(tile)
 
 
-@native
-def placed_tile(
-    context: Any, left: Any, right: Any, depth: Any, bias: Any, out: Any, pitch: Any,
-    limits: Any, offsets: Any,
-) -> Any:  # fmt: skip
-    """As :func:`laid_tile`, but row k of the right side lies ``offsets[k]`` bytes away."""
-    return _tile(2, True, False)
+def _narrow(onto: bool) -> Any:
+    def tile(
+        context: Any, left: Any, right: Any, depth: Any, bias: Any, out: Any, pitch: Any,
+        limits: Any, apart: Any,
+    ) -> Any:  # fmt: skip
+        return _tile(1, False, onto)
+
+    return native(tile)
 
 
-@native
-def placed_tile_onto(
-    context: Any, left: Any, right: Any, depth: Any, bias: Any, out: Any, pitch: Any,
-    limits: Any, offsets: Any,
-) -> Any:  # fmt: skip
-    """As :func:`placed_tile`, but add to what ``out`` holds; ``bias`` is not read."""
-    return _tile(2, True, True)
+def _narrow_tap(onto: bool) -> Any:
+    def tile(
+        context: Any, left: Any, right: Any, depth: Any, bias: Any, out: Any, pitch: Any,
+        limits: Any, offsets: Any, apart: Any,
+    ) -> Any:  # fmt: skip
+        return _tile(1, True, onto)
+
+    return native(tile)
 
 
-@native
-def narrow_tile(
-    context: Any, left: Any, right: Any, depth: Any, bias: Any, out: Any, pitch: Any,
-    limits: Any, apart: Any,
-) -> Any:  # fmt: skip
-    """As :func:`laid_tile`, of ``LANES`` pixels by two tiles of weights, ``apart`` bytes."""
-    return _tile(1, False, False)
-
-
-@native
-def narrow_tile_onto(
-    context: Any, left: Any, right: Any, depth: Any, bias: Any, out: Any, pitch: Any,
-    limits: Any, apart: Any,
-) -> Any:  # fmt: skip
-    """As :func:`narrow_tile`, but add to what ``out`` holds; ``bias`` is not read."""
-    return _tile(1, False, True)
-
-
-@native
-def narrow_tap_tile(
-    context: Any, left: Any, right: Any, depth: Any, bias: Any, out: Any, pitch: Any,
-    limits: Any, offsets: Any, apart: Any,
-) -> Any:  # fmt: skip
-    """As :func:`placed_tile`, of ``LANES`` pixels by two tiles of weights."""
-    return _tile(1, True, False)
-
-
-@native
-def narrow_tap_tile_onto(
-    context: Any, left: Any, right: Any, depth: Any, bias: Any, out: Any, pitch: Any,
-    limits: Any, offsets: Any, apart: Any,
-) -> Any:  # fmt: skip
-    """As :func:`narrow_tap_tile`, but add to what ``out`` holds; ``bias`` is not read."""
-    return _tile(1, True, True)
+#: Compute ``out[r, c] = bias[r] + sum_k left[k, r] * right[k, c]``, kept in limits. Arguments
+#: are addresses and counts: ``pitch`` is the bytes between rows of ``out``, and at ``limits``
+#: are the least and the most. Those ``onto`` add to what ``out`` holds, and read no ``bias``.
+laid_tile, laid_tile_onto = _laid(False), _laid(True)
+#: The same, but row k of the right side lies ``offsets[k]`` bytes away.
+placed_tile, placed_tile_onto = _placed(False), _placed(True)
+#: As :data:`laid_tile`, of ``LANES`` pixels by two tiles of weights, ``apart`` bytes.
+narrow_tile, narrow_tile_onto = _narrow(False), _narrow(True)
+#: As :data:`placed_tile`, of ``LANES`` pixels by two tiles of weights.
+narrow_tap_tile, narrow_tap_tile_onto = _narrow_tap(False), _narrow_tap(True)
 
 
 @native
@@ -200,9 +182,7 @@ def strip_within(
             ]
 
         sums = v.loop(taps, [v.splat(bias, LANES)] * len(places), step)
-        least, most = (v.broadcast(F32, v.add(limits, 4 * i), LANES) for i in range(2))
-        for place, value in zip(places, sums, strict=True):
-            v.store(_within(v, value, least, most), v.add(out, place))
+        _store_within(v, limits, sums, [v.add(out, place) for place in places])
         return context.get_dummy_value()
 
     i64 = types.int64

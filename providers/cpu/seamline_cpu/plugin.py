@@ -11,6 +11,42 @@ from seamline.provider import Option, Provider, ProviderSpec
 __all__ = ["CONTRACT_VERSION", "seamline_providers"]
 
 CONTRACT_VERSION = 1
+_THREADS = Option(
+    "num_threads",
+    int,
+    0,
+    "threads for one node; 0 for as many as the process may use",
+    minimum=0,
+)
+_PINNING = Option(
+    "pinning",
+    str,
+    "auto",
+    "where its worker threads run: auto (each on a core of its own, off the caller's), "
+    "none, or cores such as 0+2",
+)
+_INT4 = Option(
+    "int4_variant",
+    str,
+    "",
+    "instructions for weights of 2, 4 and 8 bits; empty for the best there are",
+    choices=("", "amx", "avx512vnni", "avxvnni", "avx2", "portable"),
+)
+_INT8 = Option(
+    "int8_variant",
+    str,
+    "",
+    "instructions for products and convolutions of bytes; empty for the best there are",
+    choices=("", "avx512vnni", "avxvnni", "avx2", "portable"),
+)
+_CONVOLUTION = Option(
+    "convolution",
+    str,
+    "",
+    "how float32 convolutions are summed; empty for the fastest form, direct for sums of "
+    "the products themselves",
+    choices=("", "direct"),
+)
 
 
 def _create(options: Mapping[str, Any]) -> Provider:
@@ -37,49 +73,13 @@ def _here() -> Mapping[str, str]:
 @hookimpl
 def seamline_providers() -> Sequence[ProviderSpec]:
     """Offer the CPU provider."""
-    threads = Option(
-        "num_threads",
-        int,
-        0,
-        "threads for one node; 0 for as many as the process may use",
-        minimum=0,
-    )
-    pinning = Option(
-        "pinning",
-        str,
-        "auto",
-        "where its worker threads run: auto (each on a core of its own, off the caller's), "
-        "none, or cores such as 0+2",
-    )
-    variant = Option(
-        "int4_variant",
-        str,
-        "",
-        "instructions for weights of 2, 4 and 8 bits; empty for the best there are",
-        choices=("", "amx", "avx512vnni", "avxvnni", "avx2", "portable"),
-    )
-    of_bytes = Option(
-        "int8_variant",
-        str,
-        "",
-        "instructions for products and convolutions of bytes; empty for the best there are",
-        choices=("", "avx512vnni", "avxvnni", "avx2", "portable"),
-    )
-    convolution = Option(
-        "convolution",
-        str,
-        "",
-        "how float32 convolutions are summed; empty for the fastest form, direct for sums of "
-        "the products themselves",
-        choices=("", "direct"),
-    )
     return [
         ProviderSpec(
             "cpu",
             _create,
             "NumPy and Numba kernels on the host",
             contract_version=CONTRACT_VERSION,
-            options=(threads, pinning, variant, of_bytes, convolution),
+            options=(_THREADS, _PINNING, _INT4, _INT8, _CONVOLUTION),
             aliases=("CPUExecutionProvider",),
             here=_here,
         )

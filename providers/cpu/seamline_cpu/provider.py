@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
@@ -22,7 +21,6 @@ from seamline.provider import (
     View,
 )
 from seamline_cpu.blas_threads import BlasThreads
-from seamline_cpu.capturable import not_capturable
 from seamline_cpu.commands import all_commands, putting_off
 from seamline_cpu.compiling import compile_all
 from seamline_cpu.cores import read_pinning, usable
@@ -156,13 +154,10 @@ class CpuProvider(KernelProvider):
         self._limit = BlasThreads(chosen["num_threads"])
 
     def claim(self, node: NodeView) -> Claim | Refusal:
-        """Offer the first kernel that takes the node, and say whether it is recorded."""
+        """Offer the first kernel that takes the node, and say why that one."""
         answer = nbits_choice.explained(super().claim(node), node, self.options)
         answer = int8_choice.explained(answer, node, self.options)
-        answer = convolved(answer, node, self.options)
-        if isinstance(answer, Refusal) or answer.sizes_at_run:
-            return answer
-        return _recorded(answer, not_capturable(node))
+        return convolved(answer, node, self.options)
 
     def build(self, segment: SegmentSpec, context: BuildContext) -> CpuSegment:
         """Bind each node's kernel, under this provider's limit on BLAS."""
@@ -212,8 +207,3 @@ class CpuProvider(KernelProvider):
         if self._open:
             self._open = False
             unpin(self._pinning)
-
-
-@functools.lru_cache(maxsize=1024)  # a model's nodes share a few claims
-def _recorded(claim: Claim, reason: str | None) -> Claim:
-    return attrs.evolve(claim, not_capturable=reason)

@@ -21,13 +21,12 @@ from seamline.provider import NodeView
 from seamline_cpu.binding import nothing
 from seamline_cpu.chains import chained
 from seamline_cpu.commands import Native, in_list
+from seamline_cpu.table import IN_PYTHON
 
 if TYPE_CHECKING:
     from seamline_cpu.provider import CpuSegment
 
 __all__ = ["CpuRecording"]
-
-IN_PYTHON = "it calls NumPy or BLAS through Python"
 
 
 @attrs.define(eq=False)

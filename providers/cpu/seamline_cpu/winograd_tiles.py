@@ -9,8 +9,6 @@ over channels take a panel of four quads at a time.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from fractions import Fraction
 from typing import Any
 
 from seamline_cpu.integer_tiles import VARIANT
@@ -19,6 +17,7 @@ from seamline_cpu.jit import native
 from seamline_cpu.tiles import LANES
 from seamline_cpu.vectors import F32, I8, I32, I64, Vectors, vector
 from seamline_cpu.winograd import TILE, Method, method_of
+from seamline_cpu.winograd_matrices import from_points, to_points, transposed
 
 __all__ = [
     "BLOCKS", "PANEL", "QUAD", "RUN", "SUMS", "gather_fives", "gather_threes",
@@ -32,69 +31,6 @@ _VECTORS = PANEL // LANES
 SUMS = 12 // _VECTORS  #: output channels at once: twelve vectors of sums
 _HALF, _WHOLE = vector(F32, 4), vector(F32, 8)
 BLOCKS = RUN // 4 + 1  #: of four neighbouring inputs, that a quad's row has part in
-
-
-def _halves(lanes: Sequence[int]) -> list[int]:
-    """Give a mask of both halves from the first's; from 4 on it is the other vector."""
-    low = [n if n < 4 else n + 4 for n in lanes]
-    return [*low, *[n + 4 for n in low]]
-
-
-# A matrix of four vectors by four lanes is transposed by two turns of these.
-_LOW, _HIGH = _halves((0, 4, 1, 5)), _halves((2, 6, 3, 7))
-_FIRST, _SECOND = _halves((0, 1, 4, 5)), _halves((2, 3, 6, 7))
-
-
-def _transposed(v: Vectors, rows: Sequence[Any]) -> list[Any]:
-    """Give the columns of four vectors' halves, each as a vector."""
-    a, b, c, d = rows
-    found: list[Any] = []
-    for mask in (_LOW, _HIGH):
-        p, q = v.shuffle(a, mask, b), v.shuffle(c, mask, d)
-        found += [v.shuffle(p, pick, q) for pick in (_FIRST, _SECOND)]
-    return found
-
-
-def _sum(v: Vectors, values: Sequence[Any], factors: Sequence[Fraction]) -> Any:
-    """Give a sum of vectors times constants, of which ones need no product."""
-    total: Any = None
-    terms = [(x, f) for x, f in zip(values, factors, strict=True) if f]
-    for value, factor in sorted(terms, key=lambda term: term[1] != 1):
-        if factor == 1:
-            total = value if total is None else v.builder.fadd(total, value)
-            continue
-        times = v.constant(value.type, float(factor))
-        if total is None:
-            total = v.builder.fmul(value, times)
-        else:
-            total = v.multiply_add(value, times, total)
-    return total
-
-
-def _to_points(v: Vectors, method: Method | None, inputs: Sequence[Any]) -> list[Any]:
-    """Apply B': the rows of a point and of its opposite differ in odd columns' signs."""
-    if method is None:
-        return list(inputs)
-    matrix = method.inputs
-    found = [_sum(v, inputs, matrix[0])]
-    for k in range(1, method.points - 1, 2):
-        even, odd = (_sum(v, inputs[i::2], matrix[k][i::2]) for i in range(2))
-        found += [v.builder.fadd(even, odd), v.builder.fsub(even, odd)]
-    return [*found, _sum(v, inputs, matrix[-1])]
-
-
-def _from_points(v: Vectors, method: Method | None, points: Sequence[Any]) -> list[Any]:
-    """Apply A', whose columns of opposite points differ in odd rows' signs."""
-    if method is None:
-        return list(points)
-    first, *pairs, last = points
-    sums = [v.builder.fadd(*pairs[i : i + 2]) for i in range(0, len(pairs), 2)]
-    apart = [v.builder.fsub(*pairs[i : i + 2]) for i in range(0, len(pairs), 2)]
-    found = []
-    for i, row in enumerate(method.outputs):
-        mixed = apart if i % 2 else sums
-        found.append(_sum(v, [first, *mixed, last], [row[0], *row[1:-1:2], row[-1]]))
-    return found
 
 
 def _pair(v: Vectors, low: Any, high: Any) -> Any:
@@ -125,12 +61,12 @@ def _spread(down: Method | None, along: Method) -> Any:
                     builder.and_(builder.bitcast(x, words), taken[k]) for x in given
                 ]
                 inputs = [builder.bitcast(x, _WHOLE) for x in kept]
-                blocks.append(_to_points(v, down, inputs))
+                blocks.append(to_points(v, down, inputs))
             to = builder.add(target, builder.mul(index, stride))
             for r in range(rows):
                 row = [block[r] for block in blocks]
-                inputs = _transposed(v, row[:4]) + _transposed(v, row[1:])
-                for value in _to_points(v, along, inputs[: along.points]):
+                inputs = transposed(v, row[:4]) + transposed(v, row[1:])
+                for value in to_points(v, along, inputs[: along.points]):
                     v.store(value, to)
                     to = builder.add(to, apart)
             return [builder.add(a, b) for a, b in zip(at, moves, strict=True)]
@@ -194,12 +130,12 @@ def _gather(down: Method | None, along: Method) -> Any:
         columns = []
         for k in range(points):
             given = [v.load(_WHOLE, at[points * r + k]) for r in range(count)]
-            columns.append(_from_points(v, down, given))
+            columns.append(from_points(v, down, given))
         none, seen = v.constant(_WHOLE, 0.0), v.constant(_WHOLE, 0.0)
         rows = [v.every(places[i], places[i + 1], len(columns[0])) for i in (0, 2)]
         for r in range(len(columns[0])):
             made = []
-            for value in _from_points(v, along, [column[r] for column in columns]):
+            for value in from_points(v, along, [column[r] for column in columns]):
                 whole = builder.fadd(value, added)
                 seen = v.multiply_add(whole, none, seen)
                 more = builder.select(
@@ -208,7 +144,7 @@ def _gather(down: Method | None, along: Method) -> Any:
                 made.append(
                     builder.select(builder.fcmp_ordered(">", more, most), most, more)
                 )
-            for k, block in enumerate(_transposed(v, made)):
+            for k, block in enumerate(transposed(v, made)):
                 for half in range(2):
                     lanes = v.shuffle(block, range(4 * half, 4 * half + 4))
                     v.store(lanes, v.add(rows[half][r], 16 * k))

@@ -104,6 +104,11 @@ def _room(sizes: _Sizes) -> int:
     )
 
 
+def _bounded(node: NodeView) -> tuple[int, ...]:
+    """Give keys and values where tiles end with the lengths; scores given out do not."""
+    return (1, 2) if node.has_input(6) and not node.has_output(3) else ()
+
+
 def _workspace(node: NodeView) -> int:
     sizes = _sizes(node)
     return sum(_joined_bytes(node, sizes)) + _room(sizes) if sizes is not None else 0
@@ -165,6 +170,7 @@ def add_to(table: KernelTable) -> None:
         dtypes={0: FLOATS, 1: FLOATS, 2: FLOATS, 6: ("int64", "int32")},
         when=all_of(refused_attention, unfit_attention, unfit),
         workspace=_workspace,
+        bounded=_bounded,
         variant="tiles",
         because="scores stay in shared memory, and lengths are read on the device",
         not_capturable=None,

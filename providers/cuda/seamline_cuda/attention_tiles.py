@@ -19,17 +19,27 @@ from __future__ import annotations
 
 import functools
 
-from seamline_cuda.attention_spans import Bias, bounds_text, sink_text, widened
+from seamline_cuda.attention_loads import held, loaded
+from seamline_cuda.attention_spans import Bias, bounds_text, sink_text
 from seamline_cuda.attention_tiling import LANES, Tiling
 from seamline_cuda.device_kernel import DeviceKernel
 from seamline_cuda.elements import ELEMENTS
 from seamline_cuda.templates import filled, indented
 
-__all__ = ["tiles_kernel"]
+__all__ = ["START", "part_text", "tiles_kernel"]
 
-_AT_ONCE = 8  #: loads under way for each thread
 
-_START = """\
+#: Where a block stands.
+START = """\
+whole = quotient32(np.uint32(cuda.blockIdx.x), np.uint32(splits))
+part = np.int64(cuda.blockIdx.x) - np.int64(whole) * splits
+others = quotient32(whole, np.uint32(tiles))
+# What is causal has most to do at its end, which is begun with.
+tile = tiles - 1 - (np.int64(whole) - np.int64(others) * tiles)
+entry = np.int64(quotient32(others, np.uint32(heads)))
+head = np.int64(others) - entry * heads
+"""
+_ROOM = """\
 queries = cuda.shared.array(QUERY_ROOM, np.float32)
 rest = cuda.shared.array(KEY_ROOM, np.float32)
 weights = cuda.shared.array(WEIGHT_ROOM, np.float32)
@@ -44,13 +54,6 @@ b = cuda.local.array(MOST, np.float32)
 t = cuda.threadIdx.x
 lane = t % LANES
 line = t // LANES
-whole = quotient32(np.uint32(cuda.blockIdx.x), np.uint32(splits))
-part = np.int64(cuda.blockIdx.x) - np.int64(whole) * splits
-others = quotient32(whole, np.uint32(tiles))
-# What is causal has most to do at its end, which is begun with.
-tile = tiles - 1 - (np.int64(whole) - np.int64(others) * tiles)
-entry = np.int64(quotient32(others, np.uint32(heads)))
-head = np.int64(others) - entry * heads
 """
 #: Every row of a thread, and the keys that any row of the tile sees.
 _ROWS = """\
@@ -80,38 +83,6 @@ pieces = (max(stop - begin, 0) + KEYS - 1) // KEYS
 share = (pieces + splits - 1) // splits * KEYS
 begin += part * share
 stop = min(stop, begin + share)
-"""
-_QUERY = """\
-place = column + n
-row = np.int64(quotient32(np.uint32(place), np.uint32(group)))
-start = entry * q_batch + row * q_row + (head * group + place - row * group) * q_head
-holds = place < columns
-"""
-_KEY = """\
-start = entry * NAMEBATCH + head * NAMEHEAD + (at + n) * NAMEROW
-holds = at + n < stop
-"""
-#: Rows of a head to shared memory, one value further apart than they are long, so that
-#: lanes that read one value of different rows find it in different banks. A thread asks
-#: for several loads before it waits for the first.
-_LOAD = """\
-i = np.int64(t)
-while i < ROWS * UNITS:
-    for u in range(LOADS):
-        place = i + u * THREADS
-        n = place // UNITS
-        unit = place - n * UNITS
-        PLACE
-        HELD[u] = ZERO
-        if place < ROWS * UNITS and holds:
-            HELD[u] = NAME[(start >> SHIFT) + unit]
-    for u in range(LOADS):
-        place = i + u * THREADS
-        n = place // UNITS
-        to = n * (SIZE + 1) + (place - n * UNITS) * WIDE
-        if place < ROWS * UNITS:
-            STORES
-    i += LOADS * THREADS
 """
 _SCORES = """\
 for e in range(SCORES):
@@ -209,20 +180,21 @@ def tiles_kernel(tiling: Tiling) -> DeviceKernel:
     parameters = tiling.parameters()
     step = [
         "cuda.syncthreads()",
-        *_loaded(tiling, 1),
+        *loaded(tiling, 1),
         "cuda.syncthreads()",
         *_scores(tiling),
     ]
-    step += ["cuda.syncthreads()", *_loaded(tiling, 2), "cuda.syncthreads()"]
+    step += ["cuda.syncthreads()", *loaded(tiling, 2), "cuda.syncthreads()"]
     step += [*_SUMS.splitlines(), "at += KEYS"]
     bounds = bounds_text()
     lines = [
-        *_START.splitlines(),
-        *_held(tiling),
+        *_ROOM.splitlines(),
+        *START.splitlines(),
+        *held(tiling),
         *tiling.span.text(),
         *filled(_ROWS, BOUNDS=bounds),
-        *(_PART.splitlines() if tiling.split else ()),
-        *_loaded(tiling, 0),
+        *part_text(tiling).splitlines(),
+        *loaded(tiling, 0),
         "at = begin",
         "while at < stop:",
         *indented(step),
@@ -234,41 +206,9 @@ def tiles_kernel(tiling: Tiling) -> DeviceKernel:
     return DeviceKernel("attention_tiles", text, tuple(parameters.values()))
 
 
-def _stored(kind: str, wide: int) -> str:
-    return "float32" if kind == "float32" else f"uint{16 * wide}"
-
-
-def _held(tiling: Tiling) -> list[str]:
-    """Give lines with the registers that loads go to, for each type of them."""
-    kinds = zip(tiling.kinds, tiling.wide, strict=False)
-    names = sorted({_stored(kind, wide) for kind, wide in kinds})
-    return [f"held_{n} = cuda.local.array({_AT_ONCE}, np.{n})" for n in names]
-
-
-def _loaded(tiling: Tiling, which: int) -> list[str]:
-    """Give lines that load a tile of queries (0), keys (1) or values (2)."""
-    kind, wide, name = tiling.kinds[which], tiling.wide[which], "qkv"[which]
-    size = tiling.width if which == 2 else tiling.depth
-    rows = tiling.keys if which else tiling.columns
-    units, room = size // wide, "rest" if which else "queries"
-    stored = _stored(kind, wide)
-    held = f"held_{stored}"
-    word = f"np.uint{16 * wide}"
-    elements = [f"{held}[u]"]
-    if wide > 1:
-        elements = [
-            f"np.uint16(({held}[u] >> {word}({16 * e})) & {word}(65535))"
-            for e in range(wide)
-        ]
-    stores = [f"{room}[to + {e}] = {widened(kind, v)}" for e, v in enumerate(elements)]
-    steps = {f"NAME{by.upper()}": f"{name}_{by}" for by in ("batch", "head", "row")}
-    place = filled(_KEY, **steps) if which else _QUERY.splitlines()
-    return filled(
-        _LOAD, ROWS=rows, UNITS=units, SIZE=size, WIDE=wide, NAME=name, HELD=held,
-        PLACE=place, STORES=stores,
-        SHIFT=wide.bit_length() - 1, ZERO=f"np.{stored}(0)",
-        LOADS=min(_AT_ONCE, -(-rows * units // tiling.threads)),
-    )  # fmt: skip
+def part_text(tiling: Tiling) -> str:
+    """Give lines that take one part of the keys, ``KEYS`` at least."""
+    return _PART if tiling.split else ""
 
 
 def _scores(tiling: Tiling) -> list[str]:

@@ -2,8 +2,8 @@
 From one attention to launches: which tiles, and into how many parts keys are cut.
 
 All operators that are attention come to one :class:`Attended`: views of queries, keys,
-values and the result by head, spans, and what is added to the scores. Tiles hold as many
-queries as there are, up to what shared memory holds. Where that makes fewer blocks than
+values and the result by head, spans, and what is added to the scores. Few queries have a
+kernel of their own; else tiles hold as many as there are, up to what shared memory holds. Where that makes fewer blocks than
 the device runs side by side, keys are cut into parts, by the length of the buffer: how
 many of them have keys is found at each run.
 """
@@ -15,6 +15,7 @@ from collections.abc import Mapping
 
 import attrs
 
+from seamline_cuda.attention_few import few_columns, few_kernel, few_wide
 from seamline_cuda.attention_parts import parts_kernel
 from seamline_cuda.attention_places import Operand
 from seamline_cuda.attention_spans import FIXED, Bias, Span
@@ -86,10 +87,12 @@ class Attended:
         sizes = (self.batch, self.heads, self.group, self.rows)
         if not all(sizes) or not self.width:
             return []
-        columns = tile_columns(self.rows * self.group, self.depth, self.width)
+        many = (self.rows * self.group, self.depth, self.width)
+        few = few_columns(*many)
+        columns = few or tile_columns(*many)
         tiles = -(-self.rows * self.group // columns)
         splits = parts_of(*sizes, self.keys, self.depth, self.width)
-        tiling = self._tiling(columns, splits > 1)
+        tiling = self._tiling(columns, splits > 1, bool(few))
         parts = math.prod(sizes) * splits
         values = self.numbers() | {
             "tiles": tiles, "splits": splits, "parts": workspace,
@@ -97,15 +100,16 @@ class Attended:
         }  # fmt: skip
         arguments = tuple(values[name] for name in tiling.parameters())
         blocks, threads = self.batch * self.heads * tiles * splits, tiling.threads
-        work = KernelWork(
-            tiles_kernel(tiling), arguments, blocks * threads, threads, blocks
-        )
+        kernel = few_kernel(tiling) if few else tiles_kernel(tiling)
+        work = KernelWork(kernel, arguments, blocks * threads, threads, blocks)
         return [work, self._merged(values)] if splits > 1 else [work]
 
-    def _tiling(self, columns: int, split: bool) -> Tiling:
+    def _tiling(self, columns: int, split: bool, few: bool) -> Tiling:
         operands = (self.q, self.k, self.v, self.y)
         sizes = (self.depth, self.depth, self.width)
         q, k, v = (o.wide(n) for o, n in zip(operands, sizes, strict=False))
+        if few:
+            q, k, v = 1, few_wide(self.depth, k), few_wide(self.width, v)
         return Tiling(
             (self.q.kind, self.k.kind, self.v.kind, self.y.kind),
             self.depth, self.width, columns, self.span, (q, k, v),
@@ -154,7 +158,9 @@ def parts_of(
     batch: int, heads: int, group: int, rows: int, keys: int, depth: int, width: int
 ) -> int:
     """Give how many parts keys are cut into, 1 where there are blocks enough without."""
-    tiles = -(-rows * group // tile_columns(rows * group, depth, width))
+    many = (rows * group, depth, width)
+    columns = few_columns(*many) or tile_columns(*many)
+    tiles = -(-rows * group // columns)
     blocks = batch * heads * tiles
     return max(1, min(_BLOCKS // max(blocks, 1), keys // _LEAST, 64))
 

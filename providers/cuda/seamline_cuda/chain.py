@@ -18,6 +18,7 @@ from contextlib import ExitStack
 
 import attrs
 
+from seamline.device_segments import DeviceSegment, Held
 from seamline.errors import KernelError, RecordingError
 from seamline.forms import ChainSpec, HostWork
 from seamline.serving import Spent, following, serve
@@ -27,7 +28,7 @@ from seamline_cuda.gate import Capturing
 from seamline_cuda.loading import Loader
 from seamline_cuda.mail import CudaMail
 from seamline_cuda.memory import CudaMemory, CudaView
-from seamline_cuda.recording import Held, captured
+from seamline_cuda.recording import captured
 from seamline_cuda.segment import CudaSegment
 from seamline_cuda.streams import CudaGraph
 
@@ -53,7 +54,7 @@ class CudaChain:
     memory: CudaMemory
     mail: CudaMail
     graph: CudaGraph | None
-    held: tuple[Held, ...]
+    held: tuple[Held[CudaView], ...]
     views: tuple[CudaView, ...]
     works: tuple[tuple[str, Callable[[], object]], ...]
     times: Spent
@@ -80,7 +81,7 @@ class CudaChain:
                 provider="cuda",
                 segment=self.name,
             )
-        taken: list[CudaSegment] = []
+        taken: list[DeviceSegment[CudaView]] = []
         try:
             for held in self.held:
                 held.segment.take()

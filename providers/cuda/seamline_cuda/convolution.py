@@ -153,13 +153,15 @@ def unfit(node: NodeView) -> str | None:
 
 
 def _not_direct(node: NodeView) -> str | None:
-    found = convolved(node)
-    if found is None:
-        return "a size is not known yet"
-    if not found.is_direct:
+    w = node.tensor(1)
+    if w is None or not w.is_sized:
+        return "its weights' sizes are not known yet"
+    groups = node.attributes.get("group", 1)
+    outer, inner = w.sizes[0] // groups, w.sizes[1]
+    if groups == 1 or outer * inner > _DIRECT:
         return (
-            f"its groups take {found.takes} channels and make {found.makes}; a product of "
-            f"{_DIRECT} or less is convolved directly"
+            f"its {groups} groups have {outer} and {inner} channels; two groups or more "
+            f"whose channels multiply to {_DIRECT} or less are convolved directly"
         )
     return None
 

@@ -175,13 +175,13 @@ class Prefixes:
 
     def _up(self, name: str) -> list[str]:
         """Make a register of each lane what it and all lanes before it hold."""
-        lines = []
-        for distance in (1, 2, 4, 8, 16):
-            lines += [
-                f"o = {self._from(name, f'max(slot - {distance}, 0)')}",
-                f"{name} = o {self.sign} {name} if slot >= {distance} else {name}",
-            ]
-        return lines
+        return [
+            "distance = np.int64(1)",
+            "while distance < 32:",
+            f"    o = {self._from(name, 'max(slot - distance, 0)')}",
+            f"    {name} = o {self.sign} {name} if slot >= distance else {name}",
+            "    distance = distance << 1",
+        ]
 
     def _from(self, name: str, lane: str) -> str:
         """Read a register of a lane; 64 unsigned bits are exchanged as signed ones."""

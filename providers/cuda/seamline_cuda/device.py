@@ -17,6 +17,7 @@ from typing import Any
 import attrs
 
 from seamline.devices import Device
+from seamline.errors import DeadlineError
 from seamline_cuda.driver import call, check, enumeration, prepared
 from seamline_cuda.errors import CudaError
 from seamline_cuda.streams import Event, Stream
@@ -47,6 +48,8 @@ class Gpu:
         Why it cannot be used any more; empty while it can.
     is_lent
         Memory was lent to another library, whose streams are waited for too.
+    deadline
+        Seconds that the host waits for it at most; None for as long as it takes.
 
     Examples
     --------
@@ -65,9 +68,11 @@ class Gpu:
     copies: Stream
     lost: str = ""
     is_lent: bool = False
+    deadline: float | None = None
     _handle: Any = attrs.field(default=None, alias="handle")
     _context: Any = attrs.field(default=None, alias="context")
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
+    _hangs: bool = attrs.field(default=False, init=False)
 
     @classmethod
     def open(cls, index: int = 0) -> Gpu:
@@ -143,23 +148,46 @@ class Gpu:
         Return when nothing that was submitted here is in flight, whatever became of it.
 
         Unconditional before any unmap. What went wrong is left to whoever synchronises: a
-        device that is lost reads nothing more.
+        device that is lost reads nothing more, unless it was given up at a deadline, which
+        is why nothing of a lost one is unmapped.
+
+        Raises
+        ------
+        DeadlineError
+            It did not end in time, and the device counts as lost from now on.
         """
-        if self._context is None:
+        if self._context is None or self._hangs:
             return
         with self.here():
-            for stream in (self.copies, self.compute):
-                self._waited(stream.synchronize)
-            if self.is_lent:
-                self._waited(lambda: call("cuCtxSynchronize"))
+            try:
+                self.waited(self.copies.synchronize)
+                self.waited(self.compute.synchronize)
+                if self.is_lent:
+                    self.waited(lambda _: call("cuCtxSynchronize"))
+            except CudaError as error:
+                if not error.is_lost:
+                    raise
 
-    def _waited(self, wait: Callable[[], object]) -> None:
+    def waited(self, wait: Callable[[float | None], object]) -> None:
+        """
+        Wait with the deadline, and remember what the device is lost by.
+
+        Raises
+        ------
+        CudaError
+            Work that was waited for failed.
+        DeadlineError
+            It did not end in time. It still runs, so nothing that it may touch can be
+            given back, and the device counts as lost.
+        """
         try:
-            wait()
+            wait(self.deadline)
         except CudaError as error:
             self.noticed(error)
-            if not error.is_lost:
-                raise
+            raise
+        except DeadlineError as error:
+            self.lost, self._hangs = str(error), True
+            raise
 
     def synchronize(self) -> None:
         """
@@ -169,15 +197,13 @@ class Gpu:
         ------
         CudaError
             Work that was submitted failed.
+        DeadlineError
+            It did not end in time; the device is lost.
         """
         self.usable()
         with self.here():
-            try:
-                self.copies.synchronize()
-                self.compute.synchronize()
-            except CudaError as error:
-                self.noticed(error)
-                raise
+            self.waited(self.copies.synchronize)
+            self.waited(self.compute.synchronize)
 
     def let_wait(self, stream: int) -> None:
         """Let a stream of somebody else's wait for the kernels submitted so far."""
@@ -213,6 +239,9 @@ class Gpu:
         """
         with self._lock:
             if self._context is None:
+                return
+            if self._hangs:  # every call that gives something back would wait for it
+                self._context = None
                 return
             try:
                 if not self.lost:

@@ -22,9 +22,8 @@ from seamline_cuda.device_kernel import DeviceKernel
 from seamline_cuda.elements import ELEMENTS
 from seamline_cuda.kernel_text import KernelText
 
-__all__ = ["LIMIT", "Generated", "Group", "generated", "kind_of"]
+__all__ = ["Generated", "Group", "generated", "kind_of"]
 
-LIMIT = 1 << 31  #: elements of a result with a strided operand
 _AT_ONCE = 4  # elements that a thread has under way
 _SHORT = (
     6  # nodes; more of them compute for longer than they wait, and take long to compile
@@ -117,9 +116,17 @@ def generated(group: Group, at_once: int | None = None) -> Generated:
         len(layout.sizes) if strided else 0,
     )
     if at_once is None:
-        at_once = _AT_ONCE if len(group.nodes) <= _SHORT else 1
+        at_once = _under_way(group, text)
     kernel = DeviceKernel(text.name, text.written(at_once), text.signature())
     return Generated(kernel, tuple(numbers), forms)
+
+
+def _under_way(group: Group, text: KernelText) -> int:
+    """Choose how many elements a thread takes; of half the bytes, twice as many."""
+    if len(group.nodes) > _SHORT:
+        return 1
+    short = all(text.elements[n].stored in ("uint8", "uint16") for n in group.loads)
+    return 2 * _AT_ONCE if short and not text.rank else _AT_ONCE
 
 
 def _kinds(group: Group) -> dict[str, TensorType]:

@@ -20,7 +20,7 @@ from seamline.provider import NodeView
 from seamline.tensors import INDICES, TensorType, numpy_dtype
 from seamline_cuda.device_kernel import DeviceKernel
 from seamline_cuda.elements import ELEMENTS, MOVED, STORED
-from seamline_cuda.limits import rank_of, unfit
+from seamline_cuda.limits import bytes_of, rank_of, unfit
 from seamline_cuda.loops import looped
 from seamline_cuda.works import KernelWork, Work
 
@@ -28,7 +28,56 @@ __all__ = ["add_to", "constant_of_shape", "eye_like", "range_of", "shape_of", "s
 
 _COUNTED = ("float32", "float16", "float64", "int16", "int32", "int64")
 _TYPES = tuple(name for name in MOVED if numpy_dtype(name).itemsize <= 8)
-_SIZES = 64  #: dimensions, NumPy's most
+
+
+def _kernel(name: str, lines: Sequence[str], *signature: str) -> DeviceKernel:
+    return DeviceKernel(name, "\n".join(lines) + "\n", signature)
+
+
+def fill_kernel(width: int) -> DeviceKernel:
+    """Give the kernel over target, count and the bits of one unit."""
+    lines = ["def fill(out, n, bits):", f"    x = np.{STORED[width]}(bits)"]
+    lines += looped(lambda u: [], lambda u: [f"out[i{u}] = x"])
+    return _kernel("fill", lines, f"{STORED[width]}*", "int64", "uint64")
+
+
+def counted_kernel(dtype: str) -> DeviceKernel:
+    """Give Range's kernel over target, count, start and delta."""
+    element = ELEMENTS[dtype]
+    kind = element.computed
+    product = {"float32": "product", "float64": "product64"}.get(kind)
+    at = f"np.{kind}(i0)"
+    step = f"{at} * delta" if product is None else f"{product}({at}, delta)"
+    stored = element.store.format(element.rounded.format(f"start + {step}"))
+    lines = ["def counted(out, n, start, delta):"]
+    lines += looped(lambda u: [], lambda u: [f"out[i0] = {stored}"], 1)
+    return _kernel("counted", lines, f"{element.stored}*", "int64", kind, kind)
+
+
+def diagonal_kernel(dtype: str) -> DeviceKernel:
+    """Give EyeLike's kernel over target, count, columns, diagonal and the bits of 1."""
+    stored = STORED[bytes_of(dtype)]
+    load = [
+        "row = quotient32(np.uint32(i0), columns)",
+        "column = np.uint32(i0) - row * columns",
+        f"x = np.{stored}(0)",
+        "if np.int64(column) - np.int64(row) == k:",
+        f"    x = np.{stored}(bits)",
+    ]
+    lines = ["def diagonal(out, n, columns, k, bits):"]
+    lines += looped(lambda u: load, lambda u: ["out[i0] = x"], 1)
+    return _kernel(
+        "diagonal", lines, f"{stored}*", "int64", "uint32", "int64", "uint64"
+    )
+
+
+def sizes_kernel(count: int) -> DeviceKernel:
+    """Give the kernel that writes so many numbers, which are its arguments."""
+    names = [f"n{i}" for i in range(count)]
+    lines = [f"def sizes_{count}({', '.join(['out', *names])}):"]
+    lines += ["    if cuda.grid(1) == 0:"]
+    lines += [f"        out[{i}] = {name}" for i, name in enumerate(names)]
+    return _kernel(f"sizes_{count}", lines, "int64*", *["int64"] * count)
 
 
 def constant_of_shape(call: Call) -> Sequence[Work]:
@@ -39,13 +88,9 @@ def constant_of_shape(call: Call) -> Sequence[Work]:
         return []
     bits = one.tobytes()
     width = 8 if out.nbytes % 8 == 0 else len(bits)
-    lines = ["def fill(out, n, bits):", f"    x = np.{STORED[width]}(bits)"]
-    lines += looped(lambda u: [], lambda u: [f"out[i{u}] = x"])
-    signature = (f"{STORED[width]}*", "int64", "uint64")
-    kernel = DeviceKernel("fill", "\n".join(lines) + "\n", signature)
     repeated = int.from_bytes(bits * (width // len(bits)), "little")
     count = out.nbytes // width
-    return [KernelWork(kernel, (out.address, count, repeated), count)]
+    return [KernelWork(fill_kernel(width), (out.address, count, repeated), count)]
 
 
 def range_of(call: Call) -> Sequence[Work]:
@@ -55,17 +100,8 @@ def range_of(call: Call) -> Sequence[Work]:
     steps = _steps(start, limit, delta)
     if (steps,) != tuple(out.shape):
         raise ValueError(f"gives {steps} elements, the plan says {list(out.shape)}")
-    element = ELEMENTS[out.kind.dtype]
-    whole = element.computed.startswith("int")
-    product = {"float32": "product", "float64": "product64"}.get(element.computed)
-    at = f"np.{element.computed}(i0)"
-    step = f"{at} * delta" if product is None else f"{product}({at}, delta)"
-    stored = element.store.format(element.rounded.format(f"start + {step}"))
-    lines = ["def counted(out, n, start, delta):"]
-    lines += looped(lambda u: [], lambda u: [f"out[i0] = {stored}"], 1)
-    signature = (f"{element.stored}*", "int64", element.computed, element.computed)
-    kernel = DeviceKernel("counted", "\n".join(lines) + "\n", signature)
-    make: type[int] | type[float] = int if whole else float
+    make: type[int] | type[float] = int if start.dtype.kind in "iu" else float
+    kernel = counted_kernel(out.kind.dtype)
     arguments = (out.address, steps, make(start), make(delta))
     return [KernelWork(kernel, arguments, steps)] if steps else []
 
@@ -81,18 +117,8 @@ def _steps(start: Any, limit: Any, delta: Any) -> int:
 def eye_like(call: Call) -> Sequence[Work]:
     """Fill with 0, and 1 on the diagonal ``k`` above the main one."""
     out = call.outputs[0]
-    stored = ELEMENTS[out.kind.dtype].stored
     one = np.ones((), numpy_dtype(out.kind.dtype)).tobytes()
-    place = "np.uint32(i0) - row * columns"
-    value = f"np.{stored}(bits) if np.int64({place}) - np.int64(row) == k else np.{stored}(0)"  # fmt: skip
-    lines = ["def diagonal(out, n, columns, k, bits):"]
-    lines += looped(
-        lambda u: ["row = quotient32(np.uint32(i0), columns)"],
-        lambda u: [f"out[i0] = {value}"],
-        1,
-    )
-    signature = (f"{stored}*", "int64", "uint32", "int64", "uint64")
-    kernel = DeviceKernel("diagonal", "\n".join(lines) + "\n", signature)
+    kernel = diagonal_kernel(out.kind.dtype)
     count, bits = math.prod(out.shape), int.from_bytes(one, "little")
     arguments = (out.address, count, out.shape[1], int(call.attr("k", 0)), bits)
     return [KernelWork(kernel, arguments, count)] if count else []
@@ -110,12 +136,7 @@ def size_of(call: Call) -> Sequence[Work]:
 
 
 def _written(call: Call, numbers: Sequence[int]) -> Sequence[Work]:
-    names = [f"n{i}" for i in range(len(numbers))]
-    lines = [f"def sizes_{len(numbers)}({', '.join(['out', *names])}):"]
-    lines += ["    if cuda.grid(1) == 0:"]
-    lines += [f"        out[{i}] = {name}" for i, name in enumerate(names)]
-    signature = ("int64*", *["int64"] * len(numbers))
-    kernel = DeviceKernel(f"sizes_{len(numbers)}", "\n".join(lines) + "\n", signature)
+    kernel = sizes_kernel(len(numbers))
     arguments = (call.outputs[0].address, *numbers)
     return [KernelWork(kernel, arguments, 1, 32)] if numbers else []
 

@@ -21,142 +21,29 @@ from seamline.attention_types import ATTENTION_TYPES
 from seamline.fitting import all_of
 from seamline.kernel import Call
 from seamline.kernel_table import KernelTable
-from seamline.provider import NodeView
 from seamline.tensors import INDICES
 from seamline_cuda.attention_caches import kept
 from seamline_cuda.attention_places import (
-    WIDEST,
-    WIDTHS,
     Operand,
-    aligned,
     broadcast_bias,
 )
 from seamline_cuda.attention_rows import Rotation, RowsForm, rows_work
 from seamline_cuda.attention_spans import Bias, Span
-from seamline_cuda.attention_works import Attended, room_of
+from seamline_cuda.attention_works import Attended
 from seamline_cuda.elements import FLOATS
+from seamline_cuda.group_query_sizes import (
+    GroupedSizes,
+    grouped_rooms,
+    grouped_sizes,
+    grouped_workspace,
+    queries_change,
+    unfit_grouped,
+)
 from seamline_cuda.works import Complaint, Work
 
-__all__ = ["add_to", "group_query_attention", "unfit"]
+__all__ = ["add_to", "group_query_attention"]
 
 _CONTRIB = "com.microsoft"
-
-
-@attrs.frozen
-class _Sizes:
-    batch: int
-    rows: int
-    heads: int
-    kv: int
-    depth: int
-    width: int
-    before: int
-    capacity: int
-
-
-def _sizes(node: NodeView) -> _Sizes | None:
-    """Give the sizes of a node whose types are sized, else None."""
-    query, value, past, present = (*(node.tensor(i) for i in (0, 2, 3)), _present(node))
-    if query is None or not query.is_sized or len(query.sizes) != 3:
-        return None
-    for index, kind in ((2, value), (3, past)):
-        if node.has_input(index) and (kind is None or not kind.is_sized):
-            return None
-    heads, kv = (int(node.attributes.get(f"{n}num_heads", 0)) for n in ("", "kv_"))
-    if heads < 1 or kv < 1:
-        return None
-    packed = not node.has_input(1)
-    depth = query.sizes[2] // (heads + 2 * kv if packed else heads)
-    width = depth if packed or value is None else value.sizes[2] // kv
-    before = past.sizes[2] if past is not None else 0
-    batch, rows = query.sizes[:2]
-    if present is None:
-        return None
-    return _Sizes(batch, rows, heads, kv, depth, width, before, present)
-
-
-def _present(node: NodeView) -> int | None:
-    """Give the rows of the present cache, all there can be where it is not asked for."""
-    if node.has_output(1):
-        kind = node.outputs[1]
-        sized = kind is not None and getattr(kind, "is_sized", False)
-        return kind.sizes[2] if sized else None  # type: ignore[union-attr]
-    query, past = node.tensor(0), node.tensor(3)
-    if query is None or not query.is_sized or (past is not None and not past.is_sized):
-        return None
-    return query.sizes[1] + (past.sizes[2] if past is not None else 0)
-
-
-def unfit(node: NodeView) -> str | None:
-    """Give a reason to refuse a node whose form is right."""
-    heads, kv = (int(node.attributes.get(f"{n}num_heads", 0)) for n in ("", "kv_"))
-    if heads < 1 or kv < 1 or heads % kv:
-        return f"num_heads {heads} do not divide among kv_num_heads {kv}"
-    sizes = _sizes(node)
-    if (why := _unfit_batch(node)) or sizes is None:
-        return why
-    if not (0 < sizes.depth <= WIDEST and 0 < sizes.width <= WIDEST):
-        wide = f"{sizes.depth} and {sizes.width}"
-        return f"its heads have {wide} values, and 1 to {WIDEST} are what a tile holds"
-    table = node.tensor(7)
-    if node.attributes.get("do_rotary", 0) and table is not None and table.is_sized:
-        half = table.sizes[1]
-        if 2 * half > sizes.depth:
-            return f"tables {half} wide rotate no head of {sizes.depth} values"
-    return _unfit_bias(node, sizes)
-
-
-def _unfit_batch(node: NodeView) -> str | None:
-    query = node.tensor(0)
-    if query is None or not query.is_sized:
-        return None
-    batch = query.sizes[0]
-    for index, name in ((5, "seqlens_k"), (16, "query_seqlens")):
-        kind = node.tensor(index) if node.has_input(index) else None
-        if kind is not None and kind.is_sized and math.prod(kind.sizes) != batch:
-            return f"{name} is {list(kind.sizes)}, the batch has {batch} entries"
-    return None
-
-
-def _unfit_bias(node: NodeView, sizes: _Sizes) -> str | None:
-    bias = node.tensor(10) if node.has_input(10) else None
-    if bias is None or not bias.is_sized:
-        return None
-    shape, scores = bias.sizes, (sizes.batch, sizes.heads, sizes.rows)
-    fits = len(shape) == 4 and shape[2] == sizes.rows
-    if not fits or any(
-        n not in (1, m) for n, m in zip(shape[:2], scores, strict=False)
-    ):
-        return f"attention_bias is {list(shape)}, and it is added to scores of {list(scores)} by key"
-    return None
-
-
-def _turned(node: NodeView) -> bool:
-    """Tell whether queries are changed before they are attended with."""
-    return bool(node.attributes.get("do_rotary", 0)) or node.has_input(14)
-
-
-def _rooms(node: NodeView, sizes: _Sizes) -> tuple[int, int, int, int]:
-    """Give the bytes of changed queries, caches that are not asked for, and parts."""
-    kind = node.tensor(0)
-    item = WIDTHS[kind.dtype] if kind is not None and kind.dtype in WIDTHS else 4
-    queries = 4 * sizes.batch * sizes.rows * sizes.heads * sizes.depth
-    rows = sizes.batch * sizes.kv * sizes.capacity * item
-    parts = room_of(
-        sizes.batch, sizes.kv, sizes.heads // sizes.kv, sizes.rows, sizes.capacity,
-        sizes.depth, sizes.width,
-    )  # fmt: skip
-    return (
-        aligned(queries) if _turned(node) else 0,
-        0 if node.has_output(1) else aligned(rows * sizes.depth),
-        0 if node.has_output(2) else aligned(rows * sizes.width),
-        parts,
-    )
-
-
-def _workspace(node: NodeView) -> int:
-    sizes = _sizes(node)
-    return sum(_rooms(node, sizes)) if sizes is not None else 0
 
 
 @attrs.define(eq=False)
@@ -164,7 +51,7 @@ class _Plan:
     """What the launches of one node share, and the launches so far."""
 
     call: Call
-    sizes: _Sizes
+    sizes: GroupedSizes
     span: Span = attrs.field(init=False)
     given: dict[str, float | Complaint] = attrs.field(init=False)
     works: list[Work] = attrs.field(factory=list, init=False)
@@ -231,7 +118,7 @@ class _Plan:
         return Rotation(cos.kind.dtype, kind, "first", total.kind.dtype)
 
 
-def _inputs(call: Call, sizes: _Sizes) -> list[Operand]:
+def _inputs(call: Call, sizes: GroupedSizes) -> list[Operand]:
     """View new queries, keys and values by head; a packed query has them all."""
     query, key, value = (call.input(i) for i in range(3))
     depth = sizes.depth
@@ -247,9 +134,9 @@ def _inputs(call: Call, sizes: _Sizes) -> list[Operand]:
 
 def group_query_attention(call: Call) -> Sequence[Work]:
     """Put new rows into the cache, and attend to it."""
-    sizes = _sizes(call.view)
+    sizes = grouped_sizes(call.view)
     assert sizes is not None, "types are sized when a kernel is made"
-    plan, rooms = _Plan(call, sizes), _rooms(call.view, sizes)
+    plan, rooms = _Plan(call, sizes), grouped_rooms(call.view, sizes)
     room = call.workspace.address if call.workspace is not None else 0
     q, k, v = _inputs(call, sizes)
     caches, at = [], room + rooms[0]
@@ -264,7 +151,7 @@ def group_query_attention(call: Call) -> Sequence[Work]:
         plan.works += kept(before, where, q.kind, held, plan.span, plan.given)
     plan.place(k, caches[0], 1)
     plan.place(v, caches[1], 2)
-    if _turned(call.view):
+    if queries_change(call.view):
         hidden = sizes.heads * sizes.depth
         turned = Operand(room, "float32", (sizes.rows * hidden, sizes.depth, hidden))
         plan.place(q, turned, 0)
@@ -299,8 +186,8 @@ def add_to(table: KernelTable) -> None:
     table.infer(op, domain=_CONTRIB)(ATTENTION_TYPES[op])
     table.kernel(
         op, domain=_CONTRIB, dtypes={0: FLOATS, 5: INDICES, 6: INDICES, 9: INDICES},
-        when=all_of(refused_group_query, unfit_group_query, unfit),
-        aliases=((1, 3), (2, 4)), workspace=_workspace, variant="tiles",
+        when=all_of(refused_group_query, unfit_group_query, unfit_grouped),
+        aliases=((1, 3), (2, 4)), workspace=grouped_workspace, variant="tiles",
         because="lengths and positions are read on the device, so one recording serves every step",
         not_capturable=None,
     )(group_query_attention)  # fmt: skip

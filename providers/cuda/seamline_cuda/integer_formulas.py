@@ -25,23 +25,29 @@ __all__ = ["INTEGER_FORMULAS"]
 
 def _remainder(node: NodeView) -> str:
     if dtype_of(node) not in INTEGERS:
-        return called(node, "fmod", "{0}, {1}")
+        cut = called(node, "fmod", "{0}, {1}")
+        if node.attributes.get("fmod", 0):
+            return cut
+        zero = called(node, "copysign", f"{number(node, 0)}, {{1}}")
+        crosses = f"({cut} < 0) != ({{1}} < 0)"
+        return f"({zero} if {cut} == 0 else ({cut} + {{1}} if {crosses} else {cut}))"
     if dtype_of(node) in SIGNED and node.attributes.get("fmod", 0):
         return "np.int64({0}) - truncated64(np.int64({0}), np.int64({1})) * {1}"
     return "{0} % {1}"
 
 
-def _whole(node: NodeView) -> str | None:
-    if dtype_of(node) in INTEGERS or node.attributes.get("fmod", 0):
-        return None
-    return "floats have a remainder with fmod = 1 only, by the standard"
-
-
 def _shifted(node: NodeView) -> str:
-    how = {"LEFT": "<<", "RIGHT": ">>"}[node.attributes["direction"]]
-    bits = 8 * bytes_of(dtype_of(node))
     # More places than there are leave nothing; a processor would take them modulo.
-    return f"({{0}} {how} {{1}} if {{1}} < {bits} else np.{computed(node)}(0))"
+    bits, zero = 8 * bytes_of(dtype_of(node)), f"np.{computed(node)}(0)"
+    left = node.attributes["direction"] == "LEFT"
+    if dtype_of(node) in UNSIGNED:
+        how = "<<" if left else ">>"
+        return f"({{0}} {how} {{1}} if {{1}} < {bits} else {zero})"
+    inside, last = f"{{1}} >= 0 and {{1}} < {bits}", f"np.int64({bits - 1})"
+    if left:
+        return f"(np.int64({{0}}) << np.int64({{1}}) if {inside} else np.int64(0))"
+    # What is left of a negative number is its sign.
+    return f"np.int64({{0}}) >> (np.int64({{1}}) if {inside} else {last})"
 
 
 def _direction(node: NodeView) -> str | None:
@@ -66,7 +72,7 @@ def _infinite(node: NodeView) -> str:
 
 
 INTEGER_FORMULAS: dict[str, Formula] = {
-    "BitShift": Formula.of(11, UNSIGNED, _shifted, "direction", when=_direction),
+    "BitShift": Formula.of(11, INTEGERS, _shifted, "direction", when=_direction),
     "BitwiseAnd": Formula.of(18, INTEGERS, "{0} & {1}", alike=EITHER),
     "BitwiseNot": Formula.of(18, INTEGERS, "~{0}"),
     "BitwiseOr": Formula.of(18, INTEGERS, "{0} | {1}", alike=EITHER),
@@ -75,5 +81,5 @@ INTEGER_FORMULAS: dict[str, Formula] = {
         10, FLOATS64, _infinite, "detect_positive", "detect_negative", alike=()
     ),
     "IsNaN": Formula.of(9, FLOATS64, "({0} != {0})", alike=()),
-    "Mod": Formula.of(10, ALL, _remainder, "fmod", alike=EITHER, when=_whole),
+    "Mod": Formula.of(10, ALL, _remainder, "fmod", alike=EITHER),
 }  #: by operator

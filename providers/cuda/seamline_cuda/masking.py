@@ -10,11 +10,10 @@ from seamline.kernel import Call
 from seamline.kernel_table import KernelTable
 from seamline.provider import NodeView
 from seamline.tensors import INTEGERS, numpy_dtype
-from seamline_cuda.device_kernel import DeviceKernel
-from seamline_cuda.elements import ELEMENTS, FLOATS, MOVED, STORED
+from seamline_cuda.elements import FLOATS, MOVED
 from seamline_cuda.gathering import unit_of
 from seamline_cuda.limits import bytes_of, rank_of, unfit
-from seamline_cuda.loops import looped
+from seamline_cuda.mask_text import hot_kernel, reversed_kernel, triangle_kernel
 from seamline_cuda.works import Complaint, KernelWork, Work
 
 __all__ = ["add_to", "one_hot", "reverse_sequence", "trilu"]
@@ -29,26 +28,7 @@ _TYPES = tuple(
 def trilu(call: Call) -> Sequence[Work]:
     """Keep the part above, or below, the diagonal ``k``; 0 elsewhere."""
     x, out, given = call.inputs[0], call.outputs[0], call.input(1)
-    stored = STORED[bytes_of(x.kind.dtype)]
-    keeps = ">=" if call.attr("upper", 1) else "<="
-
-    def load(u: str) -> list[str]:
-        return [
-            f"line{u} = quotient32(np.uint32(i{u}), columns)",
-            f"row{u} = line{u} - quotient32(line{u}, rows) * rows",
-            f"column{u} = np.uint32(i{u}) - line{u} * columns",
-            f"above{u} = np.int64(column{u}) - np.int64(row{u})",
-            f"x{u} = source[i{u}] if above{u} {keeps} k else np.{stored}(0)",
-        ]
-
-    name = "upper" if call.attr("upper", 1) else "lower"
-    lines = [f"def {name}(source, diagonal, target, n, rows, columns, given):"]
-    lines += ["    k = diagonal[0] if given else np.int64(0)"]
-    lines += looped(load, lambda u: [f"target[i{u}] = x{u}"])
-    signature = (
-        f"{stored}*", "int64*", f"{stored}*", "int64", "uint32", "uint32", "int64",
-    )  # fmt: skip
-    kernel = DeviceKernel(name, "\n".join(lines) + "\n", signature)
+    kernel = triangle_kernel(bytes_of(x.kind.dtype), bool(call.attr("upper", 1)))
     count = math.prod(x.shape)
     k = given.address if given is not None else 0
     arguments = (
@@ -61,31 +41,10 @@ def one_hot(call: Call) -> Sequence[Work]:
     """Give the on-value where an index says, else the off-value; outside it is all off."""
     indices, values, out = call.inputs[0], call.inputs[2], call.outputs[0]
     axis = axis_of(call.attr("axis", -1), len(out.shape))
-    depth, element = out.shape[axis], ELEMENTS[indices.kind.dtype]
-    stored = STORED[bytes_of(values.kind.dtype)]
-    # A fraction is cut towards 0, as a Cast to int64 would.
-    index = f"np.int64({element.load.format('indices[at]')})"
-
-    def load(u: str) -> list[str]:
-        return [
-            "line = quotient32(np.uint32(i0), inner)",
-            "outer = quotient32(line, depth)",
-            "place = np.int64(line - outer * depth)",
-            "at = np.int64(outer) * inner + np.int64(np.uint32(i0) - line * inner)",
-            f"index = {index}",
-            "if index < 0:",
-            "    index += np.int64(depth)",
-        ]
-
-    lines = ["def one_hot(indices, values, out, n, depth, inner):"]
-    lines += looped(load, lambda u: ["out[i0] = values[1] if index == place else values[0]"], 1)  # fmt: skip
-    signature = (
-        f"{element.stored}*", f"{stored}*", f"{stored}*", "int64", "uint32", "uint32",
-    )  # fmt: skip
-    kernel = DeviceKernel("one_hot", "\n".join(lines) + "\n", signature)
+    kernel = hot_kernel(indices.kind.dtype, bytes_of(values.kind.dtype))
     count = math.prod(out.shape)
     arguments = (
-        indices.address, values.address, out.address, count, depth,
+        indices.address, values.address, out.address, count, out.shape[axis],
         math.prod(out.shape[axis + 1 :]),
     )  # fmt: skip
     return [KernelWork(kernel, arguments, count)] if count else []
@@ -97,41 +56,15 @@ def reverse_sequence(call: Call) -> Sequence[Work]:
     batch_first = call.attr("batch_axis", 1) == 0
     outer, middle = x.shape[:2]
     steps = middle if batch_first else outer
-    step, batch = ("middle", "outer") if batch_first else ("outer", "middle")
     unit, inner = unit_of(
         math.prod(x.shape[2:]), bytes_of(x.kind.dtype), x.address, out.address
     )
-
-    def load(u: str) -> list[str]:
-        return [
-            f"line{u} = quotient32(np.uint32(i{u}), inner)",
-            f"outer{u} = np.int64(quotient32(line{u}, count))",
-            f"middle{u} = np.int64(line{u}) - outer{u} * np.int64(count)",
-            f"long{u} = lengths[{batch}{u}]",
-            f"if long{u} < 0 or long{u} > steps:",
-            "    wrong[0] = np.uint32(1)",
-            f"    long{u} = np.int64(0)",
-            f"if {step}{u} < long{u}:",
-            f"    {step}{u} = long{u} - 1 - {step}{u}",
-            f"from{u} = outer{u} * np.int64(count) + middle{u}",
-            f"within{u} = np.int64(np.uint32(i{u}) - line{u} * inner)",
-            f"x{u} = source[from{u} * np.int64(inner) + within{u}]",
-        ]
-
-    name = "reversed_rows" if batch_first else "reversed_columns"
-    lines = [f"def {name}(source, lengths, target, wrong, n, inner, count, steps):"]
-    lines += looped(load, lambda u: [f"target[i{u}] = x{u}"])
-    stored = STORED[unit]
-    signature = (
-        f"{stored}*", "int64*", f"{stored}*", "uint32*", "int64", "uint32", "uint32",
-        "int64",
-    )  # fmt: skip
-    kernel = DeviceKernel(name, "\n".join(lines) + "\n", signature)
     why = Complaint(f"sequence_lens leave [0, {steps}]")
     count = outer * middle * inner
     arguments = (
         x.address, lengths.address, out.address, why, count, inner, middle, steps,
     )  # fmt: skip
+    kernel = reversed_kernel(unit, batch_first)
     return [KernelWork(kernel, arguments, count)] if count else []
 
 

@@ -22,6 +22,7 @@ from seamline_cuda.matrices import Factor, Multiplied, multiplied
 from seamline_cuda.works import LIBRARY, Matrix, Work
 
 __all__ = [
+    "BIAS_EVEN",
     "CONTRIB",
     "add_to",
     "c_steps",
@@ -30,6 +31,7 @@ __all__ = [
     "matrices_of",
     "unfit",
     "unfit_gemm",
+    "unfit_sizes",
 ]
 
 CONTRIB = "com.microsoft"
@@ -37,7 +39,9 @@ LIMIT = 1 << 31  #: rows, columns and depth are counted in 32 bits by the librar
 _BECAUSE = (
     "cuBLASLt multiplies matrices; what it is told is fixed when a segment is bound"
 )
-_EVEN = 16  #: bytes that a bias must be a multiple of, which the library does not check
+BIAS_EVEN = (
+    16  #: bytes that a bias must be a multiple of, which the library does not check
+)
 
 
 def matrices_of(node: NodeView) -> Multiplied | None:
@@ -57,8 +61,8 @@ def matrices_of(node: NodeView) -> Multiplied | None:
     return multiplied(*factors)
 
 
-def unfit(node: NodeView) -> str | None:
-    """Give a reason to refuse matrices whose first element type was accepted."""
+def unfit_sizes(node: NodeView) -> str | None:
+    """Refuse numbers that are no matrices, unknown ranks, and sizes out of range."""
     for index in (0, 1):
         kind = node.tensor(index)
         if kind is None or kind.shape is None:
@@ -67,6 +71,13 @@ def unfit(node: NodeView) -> str | None:
             return f"input {index} is a single number, and matrices are multiplied"
         if any(isinstance(n, int) and n >= LIMIT for n in kind.shape):
             return f"{kind} has a size of {LIMIT} or more"
+    return None
+
+
+def unfit(node: NodeView) -> str | None:
+    """Give a reason to refuse matrices whose first element type was accepted."""
+    if reason := unfit_sizes(node):
+        return reason
     a, b = node.tensor(0), node.tensor(1)
     if a is not None and b is not None and a.dtype != b.dtype:
         return f"it multiplies {a.dtype} with {b.dtype}; one type for both is accepted"
@@ -134,7 +145,7 @@ def _gemm(call: Call, found: Multiplied) -> Iterator[Work]:
     )  # fmt: skip
     if not beta:
         yield work
-    elif steps == (0, 1) and beta == 1 and not place % _EVEN and dtype != "float64":
+    elif steps == (0, 1) and beta == 1 and not place % BIAS_EVEN and dtype != "float64":
         yield attrs.evolve(work, bias=place)
     elif c is not None and c.nbytes == y.nbytes:
         yield attrs.evolve(work, beta=beta, addend=Matrix(place, found.columns))

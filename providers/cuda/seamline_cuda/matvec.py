@@ -14,10 +14,11 @@ from seamline_cuda.matrices import Multiplied
 from seamline_cuda.vector_products import VectorProduct
 from seamline_cuda.works import Work
 
-__all__ = ["add_to", "multiply_vector"]
+__all__ = ["add_to", "multiply_vector", "no_vector", "product_of", "scratch_nbytes"]
 
 
-def _no_vector(node: NodeView) -> str | None:
+def no_vector(node: NodeView) -> str | None:
+    """Refuse a product of more than one row and one column, and one of unknown sizes."""
     found = matrices_of(node)
     if found is None:
         return "a size is not known yet"
@@ -28,7 +29,8 @@ def _no_vector(node: NodeView) -> str | None:
     return None
 
 
-def _product_of(node: NodeView, found: Multiplied) -> VectorProduct:
+def product_of(node: NodeView, found: Multiplied) -> VectorProduct:
+    """Describe a product that :func:`no_vector` does not refuse."""
     kind = node.tensor(0)
     assert kind is not None
     if found.rows == 1:
@@ -36,9 +38,10 @@ def _product_of(node: NodeView, found: Multiplied) -> VectorProduct:
     return VectorProduct(kind.dtype, found.rows, found.depth, not found.a.swapped)
 
 
-def _scratch_nbytes(node: NodeView) -> int:
+def scratch_nbytes(node: NodeView) -> int:
+    """Give the bytes of a product's parts, 0 until sizes are known."""
     found = matrices_of(node)
-    return _product_of(node, found).scratch_nbytes if found is not None else 0
+    return product_of(node, found).scratch_nbytes if found is not None else 0
 
 
 def multiply_vector(call: Call) -> Sequence[Work]:
@@ -53,7 +56,7 @@ def multiply_vector(call: Call) -> Sequence[Work]:
         beta, added = call.attr("beta", 1.0), c.address
         step = column_step if found.rows == 1 else row_step
     scratch = call.workspace.address if call.workspace is not None else 0
-    return _product_of(call.view, found).work(
+    return product_of(call.view, found).work(
         matrix.address, vector.address, call.outputs[0].address, scratch,
         alpha=call.attr("alpha", 1.0), beta=beta, added=added, added_step=step,
     )  # fmt: skip
@@ -71,8 +74,8 @@ def add_to(table: KernelTable) -> None:
             domain=domain,
             since=since,
             dtypes=FLOATS,
-            when=all_of(when, _no_vector),
-            workspace=_scratch_nbytes,
+            when=all_of(when, no_vector),
+            workspace=scratch_nbytes,
             variant="vector",
             because="one factor is a vector, so the matrix is read once, 16 bytes at a time",
             not_capturable=None,

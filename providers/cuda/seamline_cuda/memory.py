@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import attrs
 
-from seamline import dlpack
 from seamline.device_tensor import DeviceTensor
 from seamline.errors import ContractError, ResidencyError
-from seamline.off_host import OffHost
 from seamline.provider import Array, Buffer, Device, Gauges, View
 from seamline.tensors import TensorType, nbytes_of, numpy_dtype
 from seamline_cuda.arena import Arena
@@ -17,90 +13,17 @@ from seamline_cuda.complaints import Complaints
 from seamline_cuda.device import Gpu
 from seamline_cuda.driver import call
 from seamline_cuda.gate import GATE, Gate
+from seamline_cuda.growing import GrowingRange
 from seamline_cuda.transfers import Transfers
+from seamline_cuda.views import CudaBuffer, CudaView
 from seamline_cuda.virtual_memory import CudaVirtualMemory
 
 __all__ = ["CudaBuffer", "CudaMemory", "CudaView"]
 
-_NO_WAIT, _LEGACY = -1, 1  #: DLPack's words for no stream and for the default one
-
 #: Addresses are reserved for so many times what the device has: a range that grows takes
 #: its addresses at once, and there are plenty.
 _ROOM = 8
-
-
-@attrs.define(eq=False)
-class CudaBuffer:
-    """Bytes of the arena at an address that does not move; implements ``Buffer``."""
-
-    owner: CudaMemory
-    address: int
-    nbytes: int
-    is_open: bool = True
-
-    @property
-    def device(self) -> Device:
-        """Say which device."""
-        return self.owner.device
-
-    def close(self) -> None:
-        """Give the bytes back; a second call does nothing."""
-        if self.is_open:
-            self.is_open = False
-            self.owner.gave_back(self)
-
-
-@attrs.frozen(eq=False)
-class CudaView(OffHost):
-    """
-    Bytes of a GPU under a type, C-contiguous.
-
-    Other libraries read it by DLPack, or by ``__cuda_array_interface__`` where NumPy has a
-    name for its element type. Nothing is copied: they see later runs write there, and they
-    wait for what was submitted before.
-    """
-
-    buffer: CudaBuffer
-    address: int
-    kind: TensorType
-
-    @property
-    def device(self) -> Device:
-        """Say which device."""
-        return self.buffer.device
-
-    @property
-    def nbytes(self) -> int:
-        """Give its length in bytes."""
-        return nbytes_of(self.kind)
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return dlpack.CUDA, self.device.index
-
-    def __dlpack__(self, *, stream: int | None = None, **request: Any) -> Any:
-        made = dlpack.lent(
-            self.address, self.kind, self.__dlpack_device__(), self, **request
-        )
-        self.buffer.owner.gpu.is_lent = True
-        if stream != _NO_WAIT:
-            self.buffer.owner.gpu.let_wait(stream or _LEGACY)
-        return made
-
-    @property
-    def __cuda_array_interface__(self) -> dict[str, Any]:
-        dtype = numpy_dtype(self.kind.dtype)
-        if dtype.kind == "V":
-            raise AttributeError(f"NumPy has no name for {self.kind.dtype}")
-        gpu = self.buffer.owner.gpu
-        gpu.is_lent = True
-        return {
-            "shape": self.kind.sizes,
-            "typestr": dtype.str,
-            "data": (self.address, False),
-            "strides": None,
-            "stream": int(gpu.compute.handle),
-            "version": 3,
-        }
+_LEGACY = 1  #: the driver's number of the default stream
 
 
 @attrs.define(eq=False)
@@ -163,13 +86,33 @@ class CudaMemory:
         self.gpu.usable()
         return CudaBuffer(self, self.arena.allocate(nbytes), nbytes)
 
+    def reserve(self, nbytes: int) -> GrowingRange:
+        """
+        Reserve addresses for a buffer that grows; takes no pages yet.
+
+        Raises
+        ------
+        VirtualMemoryError
+            There are no more addresses.
+        RecordingError
+            The calling thread captures.
+        """
+        self.gate.legal(f"reserves {nbytes} bytes")
+        self.gpu.usable()
+        return GrowingRange(self.arena, max(nbytes, 1), self._is_lost)
+
+    def _is_lost(self) -> bool:
+        return not self.gpu.is_open or bool(self.gpu.lost)
+
     def gave_back(self, buffer: CudaBuffer) -> None:
         """Take a closed buffer's bytes back, where the device can still be used."""
-        if self.gpu.is_open and not self.gpu.lost:
+        if not self._is_lost():
             self.arena.free(buffer.address)
 
     def view(self, buffer: Buffer, offset: int, kind: TensorType) -> View:
         """Show bytes of a buffer as a tensor."""
+        if isinstance(buffer, GrowingRange):
+            return self._within(buffer, offset, kind)
         if not isinstance(buffer, CudaBuffer) or buffer.owner is not self:
             why = f"a {type(buffer).__name__} is no buffer of {self.device}"
             raise ResidencyError(self.device.kind, why)
@@ -179,6 +122,16 @@ class CudaMemory:
             why = f"{kind} at {offset} is not within an open buffer of {buffer.nbytes} bytes"
             raise ContractError(self.device.kind, why)
         return CudaView(buffer, buffer.address + offset, kind)
+
+    def _within(self, buffer: GrowingRange, offset: int, kind: TensorType) -> CudaView:
+        inside = 0 <= offset <= buffer.nbytes - nbytes_of(kind)
+        if not buffer.is_open or not inside or buffer.device != self.device:
+            why = (
+                f"{kind} at {offset} is not within an open buffer of {buffer.nbytes} bytes "
+                f"on {buffer.device}"
+            )
+            raise ContractError(self.device.kind, why)
+        return self.at(buffer.address + offset, kind)
 
     def at(self, address: int, kind: TensorType) -> CudaView:
         """Show bytes of :attr:`virtual` that the caller mapped, or will, as a tensor."""
@@ -278,7 +231,7 @@ class CudaMemory:
 
     def close(self) -> None:
         """Give everything back; a second call does nothing, nor one on a lost device."""
-        if self.gpu.is_open and not self.gpu.lost:
+        if not self._is_lost():
             self.transfers.close()
             self.complaints.close()
             self.arena.close()

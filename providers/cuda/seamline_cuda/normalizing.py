@@ -106,9 +106,7 @@ def _inverse(wide: Wide, count: str) -> str:
     return f"inverse = {wide.number(1.0)} / {root}"
 
 
-def _program(
-    form: Form, call: Call, folds: Folds, axis: int
-) -> tuple[RowProgram, list[float]]:
+def _program(form: Form, call: Call, axis: int) -> tuple[RowProgram, list[float]]:
     """Write a node's program, and give the values of its parameters."""
     node, x, y = call.view, call.inputs[0], call.outputs[0]
     wide = wide_of(x.kind.dtype)
@@ -119,16 +117,7 @@ def _program(
         "epsilon", wide.kind, float(node.attributes.get("epsilon", form.epsilon))
     )
     load = [f"x{{u}} = {wide.load('x[at{u}]')}", *_sum(form, call, made)]
-    value = "(x{u} - mean) * inverse" if form.centred else "x{u} * inverse"
-    write = []
-    for name, index, line in (
-        ("scale", form.scale, f"{value} * scale{{u}}"),
-        ("shift", form.shift, "v{u} + shift{u}"),
-    ):
-        given = call.input(index) if index >= 0 else None
-        if given is not None:
-            write += made.spread(name, given, *_under(x.shape, given.shape, axis))
-            write.append(f"v{{u}} = {line}")
+    write = _scaled(form, call, made, axis)
     write.append(f"y[at{{u}}] = {out.store('v{u}')}")
     if (total := _asked(call, form.total)) is not None:
         write.append(f"p_total[at{{u}}] = {made.place('p_total', total).store('x{u}')}")
@@ -143,6 +132,21 @@ def _program(
         passes, write=tuple(write), result=tuple(result),
     )  # fmt: skip
     return program, made.values
+
+
+def _scaled(form: Form, call: Call, made: RowOperands, axis: int) -> list[str]:
+    """Write the lines that make ``v`` of an element: normalized, scaled and shifted."""
+    value = "(x{u} - mean) * inverse" if form.centred else "x{u} * inverse"
+    lines, shape = [], call.inputs[0].shape
+    for name, index, line in (
+        ("scale", form.scale, f"{value} * scale{{u}}"),
+        ("shift", form.shift, "v{u} + shift{u}"),
+    ):
+        given = call.input(index) if index >= 0 else None
+        if given is not None:
+            lines += made.spread(name, given, *_under(shape, given.shape, axis))
+            lines.append(f"v{{u}} = {line}")
+    return lines
 
 
 def _under(
@@ -228,7 +232,7 @@ def _normalized(call: Call) -> Sequence[Work]:
     node, folds = call.view, _folds(call.view)
     assert folds is not None
     axis = _axis(node, len(call.inputs[0].shape)) or 0
-    program, values = _program(FORMS[node.domain, node.op_type], call, folds, axis)
+    program, values = _program(FORMS[node.domain, node.op_type], call, axis)
     return row_work(program, folds, values, call)
 
 

@@ -50,44 +50,47 @@ def _group_folds(node: NodeView) -> Folds | None:
     return Folds.of((sizes[0] * groups, each), (1,))
 
 
-def _grouped(call: Call) -> Sequence[Work]:
-    node, folds = call.view, _group_folds(call.view)
-    x, scale, shift, y = *call.inputs[:3], call.outputs[0]
-    assert folds is not None
-    wide, channels = wide_of(x.kind.dtype), x.shape[1]
-    groups, size = _groups(node, channels), math.prod(x.shape[2:])
-    row = (
-        "where = row - np.int64(quotient32(np.uint32(row), np.uint32(groups))) * groups"
-    )
+def _group_program(node: NodeView, wide: Wide, dtypes: Sequence[str]) -> RowProgram:
+    """Give the program of a group; ``dtypes`` are those of scale and shift."""
     # Before opset 21 scale and shift are by group.
     by_row = node.op_type == "InstanceNormalization" or node.since_version < 21
     u = "" if by_row else "{u}"
-    scale_kind, scale_load = _loaded(wide, scale.kind.dtype, f"scale[at_channel{u}]")
-    shift_kind, shift_load = _loaded(wide, shift.kind.dtype, f"shift[at_channel{u}]")
+    (scale, scale_load), (shift, shift_load) = (
+        _loaded(wide, dtype, f"{name}[at_channel{u}]")
+        for name, dtype in zip(("scale", "shift"), dtypes, strict=True)
+    )
+    over = "np.int64(quotient32(np.uint32(row), np.uint32(groups)))"
     across = "np.int64(quotient32(np.uint32(j{u}), np.uint32(size)))"
     channel = "where" if by_row else f"where * each + {across}"
     lines = (
-        f"at_channel{u} = {channel}",
-        f"factor{u} = {scale_load}",
-        f"added{u} = {shift_load}",
-    )
+        f"at_channel{u} = {channel}", f"factor{u} = {scale_load}", f"added{u} = {shift_load}",
+    )  # fmt: skip
     value = f"(x{{u}} - mean) * inverse * factor{u} + added{u}"
-    program = RowProgram(
+    return RowProgram(
         node.op_type.lower(),
         (
-            ("x", wide.pointer), ("scale", scale_kind), ("shift", shift_kind),
-            ("y", wide.pointer), ("epsilon", wide.kind), ("groups", "int64"),
-            ("each", "int64"), ("size", "int64"),
+            ("x", wide.pointer), ("scale", scale), ("shift", shift), ("y", wide.pointer),
+            ("epsilon", wide.kind), ("groups", "int64"), ("each", "int64"), ("size", "int64"),
         ),
         (("x", wide.kind),),
         (f"x{{u}} = {wide.load('x[at{u}]')}",),
         layer_folds(wide),
-        before=(row, *(lines if by_row else ())),
+        before=(f"where = row - {over} * groups", *(lines if by_row else ())),
         write=(*(() if by_row else lines), f"y[at{{u}}] = {wide.store(value)}"),
     )  # fmt: skip
-    epsilon = float(node.attributes.get("epsilon", 1e-5))
-    values = (x.address, scale.address, shift.address, y.address, epsilon,
-              groups, channels // max(groups, 1), size)  # fmt: skip
+
+
+def _grouped(call: Call) -> Sequence[Work]:
+    node, folds = call.view, _group_folds(call.view)
+    x, scale, shift, y = *call.inputs[:3], call.outputs[0]
+    assert folds is not None
+    dtypes = scale.kind.dtype, shift.kind.dtype
+    program = _group_program(node, wide_of(x.kind.dtype), dtypes)
+    groups, epsilon = _groups(node, x.shape[1]), float(call.attr("epsilon", 1e-5))
+    values = (
+        x.address, scale.address, shift.address, y.address, epsilon, groups,
+        x.shape[1] // max(groups, 1), math.prod(x.shape[2:]),
+    )  # fmt: skip
     return row_work(program, folds, values, call)
 
 
@@ -149,26 +152,22 @@ def _unfit_batch(node: NodeView) -> str | None:
     return _unfit_parameters(node, shape[1] if len(shape) > 1 else 1, range(1, 5))
 
 
-def _by_batch(call: Call) -> Sequence[Work]:
-    x, *given = call.inputs[:5]
-    y, wide = call.outputs[0], wide_of(x.kind.dtype)
-    loads, parameters = {}, [("x", wide.pointer)]
-    for name, view in zip(("scale", "shift", "means", "spreads"), given, strict=True):
-        kind, loads[name] = _loaded(wide, view.kind.dtype, f"{name}[c{{u}}]")
-        parameters.append((name, kind))
-    parameters += [
-        ("y", wide.pointer),
-        ("epsilon", wide.kind),
-        ("channels", "int64"),
-        ("size", "int64"),
-    ]
+def _batch_program(wide: Wide, dtypes: Sequence[str]) -> RowProgram:
+    """Give the program, all elements one row; ``dtypes`` are of the four parameters."""
+    names = ("scale", "shift", "means", "spreads")
+    kinds, loads = [], {}
+    for name, dtype in zip(names, dtypes, strict=True):
+        kind, loads[name] = _loaded(wide, dtype, f"{name}[c{{u}}]")
+        kinds.append((name, kind))
     root = wide.call("fsqrt_rn", f"{loads['spreads']} + epsilon")
-    value = (
-        f"(x{{u}} - {loads['means']}) * ({loads['scale']} / {root}) + {loads['shift']}"
-    )
-    program = RowProgram(
+    factor = f"({loads['scale']} / {root})"
+    value = f"(x{{u}} - {loads['means']}) * {factor} + {loads['shift']}"
+    return RowProgram(
         "batchnormalization",
-        tuple(parameters),
+        (
+            ("x", wide.pointer), *kinds, ("y", wide.pointer), ("epsilon", wide.kind),
+            ("channels", "int64"), ("size", "int64"),
+        ),
         (("x", wide.kind),),
         (f"x{{u}} = {wide.load('x[at{u}]')}",),
         (),
@@ -178,13 +177,18 @@ def _by_batch(call: Call) -> Sequence[Work]:
             "c{u} = np.int64(plane{u}) - c{u} * channels",
             f"y[at{{u}}] = {wide.store(value)}",
         ),
-    )
+    )  # fmt: skip
+
+
+def _by_batch(call: Call) -> Sequence[Work]:
+    x, *given = call.inputs[:5]
+    y, count = call.outputs[0], math.prod(x.shape)
+    program = _batch_program(wide_of(x.kind.dtype), [v.kind.dtype for v in given])
     channels = x.shape[1] if len(x.shape) > 1 else 1
     values = (
         x.address, *(view.address for view in given), y.address,
         float(call.attr("epsilon", 1e-5)), channels, math.prod(x.shape[2:]),
     )  # fmt: skip
-    count = math.prod(x.shape)
     return row_work(program, Folds.of((count,), (0,)), values, call) if count else []
 
 

@@ -16,6 +16,13 @@ _OPTIONS = (
     Option("device_id", int, 0, "which GPU", minimum=0),
     Option("gpu_mem_limit", int, 0, "bytes that it may own; 0 for all", minimum=0),
     Option(
+        "deadline",
+        float,
+        0.0,
+        "seconds that the host waits for it; 0 for ever",
+        minimum=0,
+    ),
+    Option(
         "pool_bytes",
         int,
         256 << 20,

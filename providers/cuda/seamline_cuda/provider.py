@@ -42,9 +42,10 @@ class CudaProvider(KernelProvider):
     ----------
     options
         ``device_id``; ``gpu_mem_limit``, bytes that it may own, 0 for all that there is;
-        ``pool_bytes``, bytes of pages kept between two uses; ``tf32``, whether factors of
-        float32 products may be rounded to 10 bits of mantissa; ``answer_deadline``,
-        seconds that a recording waits for the host.
+        ``pool_bytes``, bytes of pages kept between two uses; ``deadline``, seconds that the
+        host waits for the device at most, 0 for as long as it takes; ``tf32``, whether
+        factors of float32 products may be rounded to 10 bits of mantissa;
+        ``answer_deadline``, seconds that a recording waits for the host.
 
     Raises
     ------
@@ -57,6 +58,7 @@ class CudaProvider(KernelProvider):
     def __init__(self, options: Mapping[str, Any] | None = None) -> None:
         chosen = dict(options or {})
         self.gpu = Gpu.open(int(chosen.get("device_id", 0)))
+        self.gpu.deadline = float(chosen.get("deadline", 0)) or None
         super().__init__(TABLE, chosen, device=self.gpu.device)
         try:
             self._memory = CudaMemory.open(

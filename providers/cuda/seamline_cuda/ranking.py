@@ -113,8 +113,8 @@ def _power(number: int) -> int:
 # --- one by one ---------------------------------------------------------------------
 
 
-def _found(dtype: str, largest: bool, outputs: Sequence[str]) -> RowProgram:
-    """Give the program that finds the first behind the last one found, k times."""
+def _next(dtype: str, outputs: Sequence[str]) -> Fold:
+    """Give the pass that finds the first behind ``last``, and stores it."""
     states = (
         State("best", "int64", least_key(dtype)),
         State("where", "int64", "np.int64(-1)"),
@@ -136,24 +136,24 @@ def _found(dtype: str, largest: bool, outputs: Sequence[str]) -> RowProgram:
         after.append("    values[out + turn * inner] = x[base + where * inner]")
     if "places" in outputs:
         after.append("    places[out + turn * inner] = where")
+    return Fold(states, step, merge, tuple(after))
+
+
+def _found(dtype: str, largest: bool, outputs: Sequence[str]) -> RowProgram:
+    """Give the program that finds the first behind the last one found, k times."""
     pointer = pointer_of(dtype)
-    outer = "np.int64(quotient32(np.uint32(row), np.uint32(inner)))"
+    results = ((name, "int64*" if name == "places" else pointer) for name in outputs)
     return RowProgram(
         "topk_one_by_one",
-        (
-            ("x", pointer),
-            *((name, "int64*" if name == "places" else pointer) for name in outputs),
-            ("k", "int64"),
-            ("inner", "int64"),
-        ),
+        (("x", pointer), *results, ("k", "int64"), ("inner", "int64")),
         (("x", "int64"),),
         tuple(key_lines(dtype, "x[at{u}]", "x{u}", largest=largest)),
-        (Fold(states, step, merge, tuple(after)),),
+        (_next(dtype, outputs),),
         before=(
             # Nothing that is left out by the first comparison is as great.
             "last = np.int64(9223372036854775807)",
             "last_at = np.int64(-1)",
-            f"outer = {outer}",
+            "outer = np.int64(quotient32(np.uint32(row), np.uint32(inner)))",
             "out = outer * k * inner + (row - outer * inner)",
         ),
         turns="k",

@@ -206,9 +206,13 @@ def _chosen() -> list[str]:
     """Let a warp find the digit, counted from the greatest, at which ``left`` are reached."""
     lines = ["some = np.int64(0)", "for q in range(8):", "    some += counts[255 - 8 * t - q]",
              "upto = some"]  # fmt: skip
-    for distance in (1, 2, 4, 8, 16):
-        other = f"cuda.shfl_sync(0xffffffff, upto, np.int32(max(t - {distance}, 0)))"
-        lines += [f"o = {other}", f"upto = upto + o if t >= {distance} else upto"]
+    lines += [
+        "distance = np.int64(1)",
+        "while distance < 32:",
+        "    o = cuda.shfl_sync(0xffffffff, upto, np.int32(max(t - distance, 0)))",
+        "    upto = upto + o if t >= distance else upto",
+        "    distance = distance << 1",
+    ]
     return [
         *lines, "before = upto - some", "if before < left and upto >= left:",
         "    for q in range(8):", "        here = np.int64(counts[255 - 8 * t - q])",

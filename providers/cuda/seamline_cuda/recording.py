@@ -1,29 +1,26 @@
 """
 A recorded segment: a graph of the driver, and what must still hold when it is launched.
 
-What the graph holds is addresses. Pages exchanged under them are fine, and are how a cache
-grows under it. What is refused, with the reason, is a segment that was bound elsewhere or
-closed since, a host input that has another value, and a buffer that was closed: its
-address may be another's by now.
+What the graph rests on is what any recording does: see :mod:`seamline.device_segments`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import attrs
 
+from seamline.device_segments import Held
 from seamline.errors import KernelError, RecordingError
 from seamline_cuda.errors import CudaError
 from seamline_cuda.streams import CudaGraph
 
 if TYPE_CHECKING:
     from seamline_cuda.gate import Capturing
-    from seamline_cuda.memory import CudaBuffer, CudaMemory
-    from seamline_cuda.segment import CudaSegment
+    from seamline_cuda.memory import CudaMemory, CudaView
 
-__all__ = ["CudaRecording", "Held", "captured"]
+__all__ = ["CudaRecording", "captured"]
 
 
 def captured(
@@ -64,52 +61,6 @@ def captured(
 
 
 @attrs.define(eq=False)
-class Held:
-    """
-    What a recording of a segment rests on.
-
-    Attributes
-    ----------
-    binding
-        The binding that it was recorded over.
-    """
-
-    segment: CudaSegment
-    binding: int
-    _buffers: dict[str, CudaBuffer]
-
-    @classmethod
-    def of(cls, segment: CudaSegment) -> Held:
-        """Keep what the segment's present binding has."""
-        # Most values lie in one buffer, which need not be looked at for each of them.
-        named = {id(v.buffer): (n, v.buffer) for n, v in segment.bound.items()}
-        return cls(segment, segment.binding, dict(named.values()))
-
-    def check(self) -> None:
-        """
-        Hold the segment to it.
-
-        Raises
-        ------
-        RecordingError
-            Something no longer holds.
-        """
-        if self.segment.binding != self.binding:
-            self.refuse("its segment was bound to other places, launched otherwise or closed since; record it again")  # fmt: skip
-        if name := self.segment.host.changed:
-            self.refuse(f"host input {name!r} is baked into it and has another value now; record it again")  # fmt: skip
-        for name, buffer in self._buffers.items():
-            if not buffer.is_open:
-                self.refuse(f"the buffer of {name!r} was closed since")
-
-    def refuse(self, why: str) -> NoReturn:
-        """Raise a RecordingError that names the segment."""
-        raise RecordingError(
-            why, provider=self.segment.provider, segment=self.segment.spec.name
-        )
-
-
-@attrs.define(eq=False)
 class CudaRecording:
     """
     Implements :class:`~seamline.provider.Recording`.
@@ -120,8 +71,9 @@ class CudaRecording:
         What is launched.
     """
 
-    held: Held
+    held: Held[CudaView]
     graph: CudaGraph | None
+    memory: CudaMemory
 
     def replay(self) -> None:
         """
@@ -134,8 +86,7 @@ class CudaRecording:
         KernelError
             The driver refused it, or reported work that failed earlier.
         """
-        segment = self.held.segment
-        memory = segment.memory
+        segment, memory = self.held.segment, self.memory
         with segment.taken():
             memory.gate.legal("replays a recording")
             graph = self.graph
@@ -156,8 +107,8 @@ class CudaRecording:
     def close(self) -> None:
         """Give the graph back once it is not in flight; a second call does nothing."""
         graph, self.graph = self.graph, None
-        gpu = self.held.segment.memory.gpu
-        if graph is not None and gpu.is_open:
+        gpu = self.memory.gpu
+        if graph is not None and gpu.is_open and not gpu.lost:
             gpu.drain()
             with gpu.here():
                 graph.close()

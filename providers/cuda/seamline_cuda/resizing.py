@@ -15,7 +15,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from seamline.axes import strides_of
+from seamline.axes import axes_of, strides_of
 from seamline.kernel import Call
 from seamline.kernel_table import KernelTable
 from seamline.provider import NodeView
@@ -33,7 +33,6 @@ _AXES = {"nearest": 64, "linear": 3, "cubic": 2}  # 1, 8 and 16 samples
 _ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 _TYPES = tuple(name for name in MOVED if numpy_dtype(name).itemsize <= 8)
 _WHOLE, _WIDE = 1 << 31, 1 << 62
-_STILL = Fraction(0), Fraction(1)
 
 
 @attrs.frozen
@@ -66,7 +65,7 @@ def resize(call: Call) -> Sequence[Work]:
     moving = {
         axis: _moving(call, plan)
         for axis, plan in plans.items()
-        if plan.size != plan.length or _coordinates(call, plan) != _STILL
+        if not _stays(call, plan)
     }
     if not moving:
         return [CopyWork(out.address, x.address, x.nbytes)]
@@ -98,6 +97,11 @@ def _asked(call: Call) -> tuple[Any, Any, Any]:
 def _coordinates(call: Call, plan: AxisPlan) -> tuple[Fraction, Fraction]:
     default = "asymmetric" if call.since < 11 else "half_pixel"
     return affine(plan, call.attr("coordinate_transformation_mode", default))
+
+
+def _stays(call: Call, plan: AxisPlan) -> bool:
+    start, step = _coordinates(call, plan)
+    return plan.size == plan.length and start == 0 and (step == 1 or plan.size == 1)
 
 
 def _moving(call: Call, plan: AxisPlan) -> _Moving:
@@ -196,15 +200,22 @@ def _refused(node: NodeView) -> str | None:
 
 
 def _too_many(node: NodeView, mode: str) -> str | None:
-    """Refuse more axes than a kernel has samples for, where sizes tell."""
+    """Refuse more axes than a kernel has samples for, as far as sizes and scales tell."""
     kind, made = node.tensor(0), node.outputs[0]
     sizes, lengths = getattr(kind, "shape", None), getattr(made, "shape", None)
     if sizes is None or lengths is None:
         return None
-    pairs = zip(sizes, lengths, strict=True)
-    known = [a != b for a, b in pairs if isinstance(a, int) and isinstance(b, int)]
-    if sum(known) > _AXES[mode]:
-        return f"mode {mode} over {sum(known)} axes; up to {_AXES[mode]} are accepted"
+    axes = axes_of(node.attributes.get("axes", range(len(sizes))), len(sizes))
+    given = node.constant(2 if node.since_version > 10 else 1)
+    scales = given.ravel() if given is not None and given.size == len(axes) else [1.0] * len(axes)  # fmt: skip
+    crops = node.attributes.get("coordinate_transformation_mode") == "tf_crop_and_resize"  # fmt: skip
+    moving = 0
+    for axis, scale in zip(axes, scales, strict=True):
+        size, length = sizes[axis], lengths[axis]
+        if isinstance(size, int) and isinstance(length, int):
+            moving += size != length or (size > 1 and (crops or scale != 1))
+    if moving > _AXES[mode]:
+        return f"mode {mode} over {moving} axes; up to {_AXES[mode]} are accepted"
     return None
 
 

@@ -26,7 +26,7 @@ from seamline_cuda.row_programs import Fold, State
 __all__ = ["HELD", "Team", "merged", "team_for"]
 
 HELD = 8  #: elements that a thread keeps in registers between passes, at most
-_BUSY = 264  # blocks that keep a large device busy: two on each multiprocessor
+_BUSY = 528  # blocks that keep a large device busy: four on each multiprocessor
 _PART = 4096  # elements of a part of a row, at least: less is not worth a launch
 _THREADS = 512  # of a block: each may then have 128 registers
 _SIDE = 32  # rows side by side that a tall block takes: a warp's
@@ -130,19 +130,22 @@ def merged(fold: Fold, team: Team) -> list[str]:
 
 
 def _exchanged(fold: Fold, lanes: int) -> list[str]:
-    lines, distance = [], lanes // 2
-    while distance:
-        lines += [f"o_{s.name} = {_from_other(s, distance)}" for s in fold.states]
-        lines += fold.merge
-        distance //= 2
-    return lines
+    """Exchange registers, at half the distance each time; the compiler unrolls it."""
+    read = [f"o_{s.name} = {_from_other(s)}" for s in fold.states]
+    inner = [*read, *fold.merge, "distance = distance >> 1"]
+    return [
+        f"distance = np.int32({lanes // 2})",
+        "while distance > 0:",
+        *(f"    {line}" for line in inner),
+    ]
 
 
-def _from_other(state: State, distance: int) -> str:
+def _from_other(state: State) -> str:
     """Read a register of the thread whose number differs in one bit."""
     if state.kind == "uint64":  # registers are exchanged as signed ones
-        return f"np.uint64(cuda.shfl_xor_sync(0xffffffff, np.int64({state.name}), {distance}))"
-    return f"cuda.shfl_xor_sync(0xffffffff, {state.name}, {distance})"
+        value = f"np.int64({state.name})"
+        return f"np.uint64(cuda.shfl_xor_sync(0xffffffff, {value}, distance))"
+    return f"cuda.shfl_xor_sync(0xffffffff, {state.name}, distance)"
 
 
 def _in_block(fold: Fold) -> list[str]:

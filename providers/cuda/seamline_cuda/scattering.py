@@ -97,6 +97,7 @@ def add_to(table: KernelTable) -> None:
         dtypes={0: DTYPES, 2: ("int64",)},
         when=unfit,
         aliases=((0, 0),),
+        bounded=(0,),
         variant="positions",
         because="positions are read on the device, so one recording serves every step",
         not_capturable=None,

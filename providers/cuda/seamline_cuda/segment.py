@@ -8,16 +8,14 @@ whoever reads a result waits for it.
 
 from __future__ import annotations
 
-import contextlib
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import attrs
 
+from seamline.device_segments import DeviceSegment, Held
 from seamline.errors import BuildError, KernelError
 from seamline.kernel import Call
-from seamline.kernels import KernelSegment
 from seamline.provider import Array, NodeView, Recording, View
 from seamline_cuda.elementwise import Group, generated
 from seamline_cuda.errors import CudaError
@@ -27,7 +25,7 @@ from seamline_cuda.host_values import HostValues
 from seamline_cuda.loading import Copy, Launch, Loader
 from seamline_cuda.memory import CudaMemory, CudaView
 from seamline_cuda.products import Product, Products
-from seamline_cuda.recording import CudaRecording, Held, captured
+from seamline_cuda.recording import CudaRecording, captured
 from seamline_cuda.table import is_elementwise
 from seamline_cuda.works import Complaint, CopyWork, KernelWork, ProductWork, Work
 
@@ -41,16 +39,12 @@ _BLOCKS = 16  #: for each multiprocessor, enough to keep its loads in flight
 
 
 @attrs.define(eq=False)
-class CudaSegment(KernelSegment):
+class CudaSegment(DeviceSegment[CudaView]):
     """
     Implements :class:`~seamline.provider.Executable` on a GPU.
 
     Attributes
     ----------
-    bound
-        The views of the present binding, by value.
-    binding
-        Counts bindings: a recording holds one of them.
     host
         What its nodes read on the host.
     apart
@@ -62,14 +56,11 @@ class CudaSegment(KernelSegment):
     loader: Loader = attrs.field(kw_only=True)
     products: Products = attrs.field(kw_only=True)
     apart: dict[str, str] = attrs.field(kw_only=True)
-    bound: dict[str, CudaView] = attrs.field(factory=dict, init=False)
     host: HostValues = attrs.field(factory=HostValues, init=False)
-    binding: int = attrs.field(default=0, init=False)
     _steps: list[tuple[NodeView, Launched]] = attrs.field(factory=list, init=False)
     _words: list[int] = attrs.field(factory=list, init=False)
     _described: list[Product] = attrs.field(factory=list, init=False)
     _scratch: Mapping[str, View] = attrs.field(factory=dict, init=False)
-    _turn: threading.Lock = attrs.field(factory=threading.Lock, init=False)
 
     def bind(
         self,
@@ -233,35 +224,6 @@ class CudaSegment(KernelSegment):
                 stream.synchronize()
                 report(node.name, start, clock(), {"kernel": launch.kernel})
 
-    @contextlib.contextmanager
-    def taken(self) -> Iterator[None]:
-        """Hold the segment's addresses for a ``with`` block; see :meth:`take`."""
-        self.take()
-        try:
-            yield
-        finally:
-            self.give()
-
-    def take(self) -> None:
-        """
-        Hold the segment's addresses, until :meth:`give`.
-
-        Raises
-        ------
-        KernelError
-            Another thread holds them.
-        """
-        if not self._turn.acquire(blocking=False):
-            raise KernelError(
-                "another thread runs it now; give each thread a program of its own",
-                provider=self.provider,
-                segment=self.spec.name,
-            )
-
-    def give(self) -> None:
-        """Let another thread have the segment's addresses."""
-        self._turn.release()
-
     # -- recording -----------------------------------------------------------------------
 
     def record(self) -> Recording:
@@ -276,7 +238,7 @@ class CudaSegment(KernelSegment):
         with self.taken():
             self.ready()
             graph = captured(self.memory, self.spec.name, self.submit)
-            return CudaRecording(Held.of(self), graph)
+            return CudaRecording(Held.of(self), graph, self.memory)
 
     def ready(self) -> None:
         """Make the launches that a recording is to hold; its addresses are taken."""
@@ -284,6 +246,10 @@ class CudaSegment(KernelSegment):
             self._refresh()
 
     # -- the rest ------------------------------------------------------------------------
+
+    def changed(self) -> str:
+        """Name a host input whose value is not what launches hold."""
+        return self.host.changed
 
     @property
     def launches(self) -> Sequence[Launched]:
@@ -294,6 +260,6 @@ class CudaSegment(KernelSegment):
         """Wait for work in flight, then forget the launches; recordings are refused."""
         self.memory.gpu.drain()
         self._give_back()
-        KernelSegment.close(self)
+        DeviceSegment.close(self)
         self.bound, self.host, self._steps = {}, HostValues(), []
         self.binding += 1

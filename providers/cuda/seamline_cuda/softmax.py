@@ -46,15 +46,16 @@ def _first(wide: Wide, *, largest: bool, last: bool) -> Fold:
     states = State("best", wide.kind, start), State("where", "int64", "np.int64(-1)")
 
     def taken(value: str, index: str) -> tuple[str, ...]:
-        wins, same = f"{value} {order} best", f"{value} == best"
+        # Without branches: a row's threads would go apart, and compiling takes long.
+        wins, same = f"({value} {order} best)", f"({value} == best)"
         if wide.is_float:
-            wins += f" or ({value} != {value} and best == best)"
-            same += f" or ({value} != {value} and best != best)"
-        nearer = f"{index} > where" if last else f"({index} < where or where < 0)"
+            wins += f" | (({value} != {value}) & (best == best))"
+            same = f"({same} | (({value} != {value}) & (best != best)))"
+        nearer = f"({index} > where)" if last else f"(({index} < where) | (where < 0))"
         return (
-            f"if {index} >= 0 and ({wins} or (({same}) and {nearer})):",
-            f"    best = {value}",
-            f"    where = {index}",
+            f"takes = ({index} >= 0) & ({wins} | ({same} & {nearer}))",
+            f"best = {value} if takes else best",
+            f"where = {index} if takes else where",
         )
 
     return Fold(states, taken("x{u}", "j{u}"), taken("o_best", "o_where"))

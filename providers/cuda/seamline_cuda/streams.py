@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import attrs
@@ -45,9 +45,26 @@ class Event:
         check("cuEventQuery", result)
         return True
 
-    def synchronize(self) -> None:
-        """Wait until it is reached."""
-        call("cuEventSynchronize", self.handle)
+    def synchronize(self, deadline: float | None = None) -> None:
+        """
+        Wait until it is reached.
+
+        Parameters
+        ----------
+        deadline
+            Seconds to wait at most; None for as long as it takes.
+
+        Raises
+        ------
+        CudaError
+            Work before it failed.
+        DeadlineError
+            It was not reached in time, and what it waits for still runs.
+        """
+        if deadline is None:
+            call("cuEventSynchronize", self.handle)
+        else:
+            _wait(self.is_reached, deadline, "what an event waits for")
 
     def since(self, other: Event) -> float:
         """Give the seconds between two timed events, both reached."""
@@ -61,6 +78,18 @@ class Event:
 
 
 _NOT_READY = 600
+
+
+def _wait(is_over: Callable[[], bool], deadline: float, what: str) -> None:
+    """Look again and again; the driver's own waits have no end."""
+    start = time.monotonic()
+    while not is_over():
+        spent = time.monotonic() - start
+        if spent > deadline:
+            said = f"{what} did not end within {deadline} s"
+            raise DeadlineError(said, provider="cuda")
+        if spent > _PATIENCE:  # what is short is not slept through
+            time.sleep(_PATIENCE)
 
 
 @attrs.define(eq=False)
@@ -118,12 +147,7 @@ class Stream:
             given = prepared("cuStreamSynchronize")(self.handle)
             check("cuStreamSynchronize", given)
             return
-        end = time.monotonic() + deadline
-        while not self.is_idle():
-            if time.monotonic() > end:
-                said = f"the stream {self.name!r} did not end within {deadline} s"
-                raise DeadlineError(said, provider="cuda")
-            time.sleep(_PATIENCE)
+        _wait(self.is_idle, deadline, f"the stream {self.name!r}")
 
     @contextlib.contextmanager
     def captured(self) -> Iterator[list[CudaGraph]]:

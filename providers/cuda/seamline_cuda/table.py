@@ -8,8 +8,6 @@ and the segment joins neighbours; any other gives work over the node's places, a
 
 from __future__ import annotations
 
-import math
-
 from seamline.kernel import Call
 from seamline.kernel_table import KernelTable
 from seamline.provider import NodeView
@@ -23,8 +21,10 @@ from seamline_cuda import (
     cumulating,
     cutting,
     filling,
+    fused_products,
     gathering,
     group_query,
+    integer_products,
     masking,
     matmul,
     matvec,
@@ -45,8 +45,8 @@ from seamline_cuda import (
     updating,
 )
 from seamline_cuda.elements import ELEMENTS
-from seamline_cuda.elementwise import LIMIT
 from seamline_cuda.formulas import FORMULAS, Formula, formula_of
+from seamline_cuda.limits import unfit
 from seamline_cuda.works import LIBRARY
 
 __all__ = ["LIBRARY", "TABLE", "is_elementwise"]
@@ -77,15 +77,10 @@ def _refused(node: NodeView) -> str | None:
 
 
 def _unfit(node: NodeView) -> str | None:
-    kinds = [k for k in (*node.inputs, *node.outputs) if k is not None]
-    for kind in kinds:
-        if not isinstance(kind, TensorType):
-            return f"a {kind} is no tensor"
-        if kind.dtype not in ELEMENTS:
+    for kind in (*node.inputs, *node.outputs):
+        if isinstance(kind, TensorType) and kind.dtype not in ELEMENTS:
             return f"it makes or reads {kind.dtype}, which the device has not"
-        if kind.is_sized and math.prod(kind.sizes) >= LIMIT:
-            return f"{kind} has {LIMIT} elements or more"
-    return None
+    return unfit(node)
 
 
 def _first_kind(node: NodeView) -> list[ValueType | None]:
@@ -117,11 +112,13 @@ for _family in (
     convolution_transposed,
     cumulating,
     cutting,
-    group_query,
-    matvec,  # where it takes a product, matmul is not asked
     filling,
+    fused_products,
     gathering,
+    group_query,
+    integer_products,
     masking,
+    matvec,  # where it takes a product, matmul is not asked
     matmul,
     normalizing,
     normalizing_axes,
@@ -132,8 +129,8 @@ for _family in (
     reductions,
     refusing,
     reshaping,
-    rotary,
     resizing,
+    rotary,
     scattering,
     softmax,
     spreading,

@@ -172,6 +172,8 @@ class Transfers:
         slot, stream = self._free_slot(), self.gpu.compute
         place, is_one = slot.address, raw.nbytes <= self.slot
         if not is_one:
+            if self.gpu.deadline is not None:  # the driver waits inside the copy
+                self.gpu.waited(stream.synchronize)
             self._ordered(stream, self.gpu.copies)
             stream, place = self.gpu.copies, raw.ctypes.data
         self._copy(slot, stream, _OUT, raw.nbytes, _TO_HOST, place, address)
@@ -196,7 +198,7 @@ class Transfers:
 
     def _reached(self, slot: _Slot) -> None:
         """Wait for a slot's copy."""
-        self._noticing(slot.done.synchronize)
+        self.gpu.waited(slot.done.synchronize)
         self._timed(slot)
 
     def _copy(

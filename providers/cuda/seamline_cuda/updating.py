@@ -65,31 +65,38 @@ def scatter_elements(call: Call) -> Sequence[Work]:
     n, size = math.prod(indices.shape), data.shape[axis]
     if not n:
         return work
-    steps, how = strides_of(data.shape), call.attr("reduction", "none")
     why = Complaint(f"an index is out of bounds for axis {axis} with size {size}")
     places = (indices.address, updates, out.address, why)
-    if how == "none":
-        kept = [0 if a == axis else step for a, step in enumerate(steps)]
-        layout = Layout.joined(indices.shape, [kept, strides_of(indices.shape)])
-        numbers = (*layout.sizes[1:], *layout.strides[0])
-        width = bytes_of(data.kind.dtype)
-        kernel = placed(
-            min(width, 8), indices.kind.dtype, len(layout.sizes), max(width // 8, 1)
-        )
-        return [*work, KernelWork(kernel, (*places, n, size, steps[axis], *numbers), n)]
+    how = call.attr("reduction", "none")
+    if how != "none":
+        return [*work, _folded(call, axis, how, places)]
+    steps, width = strides_of(data.shape), bytes_of(data.kind.dtype)
+    kept = [0 if a == axis else step for a, step in enumerate(steps)]
+    layout = Layout.joined(indices.shape, [kept, strides_of(indices.shape)])
+    kernel = placed(
+        min(width, 8), indices.kind.dtype, len(layout.sizes), max(width // 8, 1)
+    )
+    numbers = (*layout.sizes[1:], *layout.strides[0])
+    return [*work, KernelWork(kernel, (*places, n, size, steps[axis], *numbers), n)]
+
+
+def _folded(
+    call: Call, axis: int, how: str, places: tuple[float | Complaint, ...]
+) -> KernelWork:
+    """Give the work that folds updates along lines, one thread for each."""
+    data, indices = call.inputs[0], call.inputs[1]
+    steps, along = strides_of(data.shape), strides_of(indices.shape)
     others = [a for a in range(len(steps)) if a != axis]
-    along = strides_of(indices.shape)
     layout = Layout.joined(
         [indices.shape[a] for a in others],
         [[steps[a] for a in others], [along[a] for a in others]],
     )
-    lines, count = layout.count, indices.shape[axis]
     kernel = folded_lines(how, data.kind.dtype, indices.kind.dtype, len(layout.sizes))
     arguments = (
-        *places, lines, count, along[axis], size, steps[axis], *layout.sizes[1:],
-        *layout.strides[0], *layout.strides[1],
+        *places, layout.count, indices.shape[axis], along[axis], data.shape[axis],
+        steps[axis], *layout.sizes[1:], *layout.strides[0], *layout.strides[1],
     )  # fmt: skip
-    return [*work, KernelWork(kernel, arguments, lines, 64)]
+    return KernelWork(kernel, arguments, layout.count, 64)
 
 
 def scatter_nd(call: Call) -> Sequence[Work]:

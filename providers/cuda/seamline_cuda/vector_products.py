@@ -64,7 +64,8 @@ class VectorProduct:
 
     def work(
         self, matrix: int, vector: int, out: int, scratch: int, *, alpha: float = 1.0,
-        beta: float = 0.0, added: int = 0, added_step: int = 0,
+        beta: float = 0.0, added: int = 0, added_step: int = 0, bias: int = 0,
+        relu: bool = False,
     ) -> Sequence[KernelWork]:  # fmt: skip
         """
         Give the launches over addresses.
@@ -75,15 +76,19 @@ class VectorProduct:
             Address of :attr:`scratch_nbytes`.
         added, added_step
             Address of what is added, and elements from one sum's to the next, 0 or 1.
+        bias
+            Address of what is added besides, one for each sum, or 0.
+        relu
+            What is below 0 becomes 0 at the end.
         """
-        ending = (alpha, beta, added_step)
+        ending = (alpha, beta, added_step, int(bias != 0), int(relu))
         leading = self.depth if self.by_rows else self.size
         places = (matrix, vector) if self.by_rows else (matrix,)
         wide = not any(n % EVEN for n in (*places, leading * self._width))
         if self.by_rows:
             kernel = rows_kernel(self.dtype, wide=wide)
             numbers = (self.size, self.depth, leading)
-            given = (matrix, vector, added, out, *numbers, *ending)
+            given = (matrix, vector, added, bias, out, *numbers, *ending)
             return [KernelWork(kernel, given, 32 * self.size, THREADS)]
         tiles, parts = -(-self.size // self._across(wide=wide)), self.parts
         part = -(-self.depth // parts)
@@ -93,9 +98,9 @@ class VectorProduct:
         blocks = tiles * parts
         count = blocks * THREADS
         if not cut:
-            whole = (matrix, vector, added, out, *sizes, *ending)
+            whole = (matrix, vector, added, bias, out, *sizes, *ending)
             return [KernelWork(kernel, whole, count, THREADS, blocks)]
-        ends = (scratch, added, out, self.size, parts, *ending)
+        ends = (scratch, added, bias, out, self.size, parts, *ending)
         return [
             KernelWork(kernel, (matrix, vector, scratch, *sizes), count, THREADS, blocks),
             KernelWork(adding_kernel(self.dtype), ends, self.size),

@@ -68,11 +68,16 @@ def _ending(dtype: str, indent: str) -> list[str]:
         f"{indent}value = alpha * total",
         f"{indent}if beta != np.float32(0):",
         f"{indent}    value += beta * {added}",
+        f"{indent}if biased:",
+        f"{indent}    value += {element.load.format('bias[at]')}",
+        f"{indent}if relu and value < np.float32(0):",
+        f"{indent}    value = np.float32(0)",
         f"{indent}out[at] = {element.store.format('value')}",
     ]
 
 
-_ENDING = ("float32", "float32", "int64")  #: alpha, beta, and the step of what is added
+#: Alpha, beta, the step of what is added, and whether there are a bias and an activation.
+_ENDING = ("float32", "float32", "int64", "int64", "int64")
 
 
 def rows_kernel(dtype: str, *, wide: bool) -> DeviceKernel:
@@ -80,7 +85,7 @@ def rows_kernel(dtype: str, *, wide: bool) -> DeviceKernel:
     many = EVEN // (4 if dtype == "float32" else 2) if wide else 1
     step, pointer = 32 * many, _pointer(dtype, many)
     lines = [
-        "def vector_rows(m, x, added, out, rows, depth, leading, alpha, beta, added_step):",
+        "def vector_rows(m, x, added, bias, out, rows, depth, leading, alpha, beta, added_step, biased, relu):",
         "    lane = np.int64(cuda.threadIdx.x & 31)",
         f"    at = np.int64(cuda.blockIdx.x) * {_WARPS} + (cuda.threadIdx.x >> 5)",
         f"    step = np.int64(cuda.gridDim.x) * {_WARPS}",
@@ -112,7 +117,7 @@ def rows_kernel(dtype: str, *, wide: bool) -> DeviceKernel:
         "        at += step",
     ]
     stored = f"{ELEMENTS[dtype].stored}*"
-    signature = (pointer, pointer, stored, stored, *["int64"] * 3, *_ENDING)
+    signature = (pointer, pointer, *[stored] * 3, *["int64"] * 3, *_ENDING)
     return DeviceKernel("vector_rows", "\n".join(lines) + "\n", signature)
 
 
@@ -129,8 +134,8 @@ def columns_kernel(dtype: str, *, wide: bool, cut: bool) -> DeviceKernel:
     lanes = LANES if wide else 32
     across, tall = lanes * many, _WARPS * (32 // lanes)
     element = ELEMENTS[dtype]
-    last = "out" if cut else "added, out"
-    more = "" if cut else ", alpha, beta, added_step"
+    last = "out" if cut else "added, bias, out"
+    more = "" if cut else ", alpha, beta, added_step, biased, relu"
     lines = [
         f"def vector_columns(m, x, {last}, columns, depth, leading, tiles, part{more}):",
         f"    sums = cuda.shared.array({_WARPS * across}, np.float32)",
@@ -181,7 +186,7 @@ def columns_kernel(dtype: str, *, wide: bool, cut: bool) -> DeviceKernel:
     else:
         lines += _ending(dtype, "        ")
     stored = f"{element.stored}*"
-    places = ("float32*",) if cut else (stored, stored)
+    places = ("float32*",) if cut else (stored,) * 3
     signature = (
         _pointer(dtype, many), stored, *places, *["int64"] * 5, *(() if cut else _ENDING),
     )  # fmt: skip
@@ -191,7 +196,7 @@ def columns_kernel(dtype: str, *, wide: bool, cut: bool) -> DeviceKernel:
 def adding_kernel(dtype: str) -> DeviceKernel:
     """Give the kernel that adds up the parts that :func:`columns_kernel` left."""
     lines = [
-        "def vector_parts(parts, added, out, n, many, alpha, beta, added_step):",
+        "def vector_parts(parts, added, bias, out, n, many, alpha, beta, added_step, biased, relu):",
         "    at = np.int64(cuda.grid(1))",
         "    step = np.int64(cuda.gridsize(1))",
         "    while at < n:",
@@ -202,5 +207,5 @@ def adding_kernel(dtype: str) -> DeviceKernel:
         "        at += step",
     ]
     stored = f"{ELEMENTS[dtype].stored}*"
-    signature = ("float32*", stored, stored, "int64", "int64", *_ENDING)
+    signature = ("float32*", *[stored] * 3, "int64", "int64", *_ENDING)
     return DeviceKernel("vector_parts", "\n".join(lines) + "\n", signature)

@@ -129,6 +129,7 @@ class CudaVirtualMemory:
         with self._verb("unmap"):
             # Outside the lock: work in flight may need a memory call to end.
             self.gpu.drain()
+            self.gpu.usable()
             with self._lock:
                 found = self._book.overlapping(address, address + nbytes)
                 if not self._book.exactly(found, address, nbytes):

@@ -27,10 +27,12 @@ from tests.cuda.emulation.launching import run_kernel
 from tests.cuda.emulation.lockstep import DivergedError
 from tests.cuda.emulation.pointers import IllegalAccessError
 from tests.cuda.emulation.sessions import check, defined, drawn, opened, peer
+from tests.cuda.emulation.sharing import RaceError
 
 __all__ = [
     "DivergedError",
     "IllegalAccessError",
+    "RaceError",
     "check",
     "defined",
     "drawn",

@@ -47,11 +47,14 @@ class EmulatedDriver(Contexts, PageCalls, Copies, Launches, Submissions):
         Memory, streams, and all else that calls change.
     calls
         Counts calls by name.
+    may_leave
+        Whether something may be left open: a device that hangs gives nothing back.
     """
 
     def __init__(self, seed=0):
         self.state = State(seed)
         self.calls = Counter()
+        self.may_leave = False
         self._failures = {}
         self._lock = threading.Lock()
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import functools
 import itertools
+import random
 import types
 
 import numpy as np
 from tests.cuda.emulation.definitions import PLAIN
 from tests.cuda.emulation.lockstep import Block
-from tests.cuda.emulation.names import COLLECTIVE, Names, Place
+from tests.cuda.emulation.names import COLLECTIVE, WARP, Names, Place
 from tests.cuda.emulation.pointers import Arrays, Pointer
 
 
@@ -43,15 +44,24 @@ def launched(kernel, arguments, memory, grid, block):
     function = scope[kernel.name]
     given = bound(kernel, arguments, function, memory)
     places = [Place(x, y, z) for z, y, x in itertools.product(*map(range, block[::-1]))]
+    # Nothing says which block or thread is first; the draw is the same each time.
+    draw = random.Random(kernel.name)
+    blocks = list(itertools.product(*map(range, grid[::-1])))
+    draw.shuffle(blocks)
+    ranks = range(len(places))
+    warps = [
+        draw.sample(ranks[first : first + WARP], len(ranks[first : first + WARP]))
+        for first in draw.sample(ranks[::WARP], len(ranks[::WARP]))
+    ]
     with np.errstate(all="ignore"):
-        for z, y, x in itertools.product(*map(range, grid[::-1])):
+        for z, y, x in blocks:
             names.blockIdx = Place(x, y, z)
             if in_step:
                 names.shared_memory.clear()
-                Block(names, function, given, places).run()
+                Block(names, function, given, places, warps).run()
                 continue
-            for rank, place in enumerate(places):
-                names.rank, names.threadIdx = rank, place
+            for rank in itertools.chain.from_iterable(warps):
+                names.rank, names.threadIdx = rank, places[rank]
                 function(*given)
 
 

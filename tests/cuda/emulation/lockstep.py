@@ -34,14 +34,16 @@ class Waiting:
 
 
 class Block:
-    """Runs the threads of one block; ``shape`` is the block's, ``names`` its ``cuda``."""
+    """Runs the threads of one block, warp by warp in the order given; ``names`` is its ``cuda``."""
 
-    def __init__(self, names, function, arguments, places):
+    def __init__(self, names, function, arguments, places, warps):
         self.names, self.places = names, places
         self.waiting: dict[int, Waiting] = {}
         self.hub = getcurrent()
         names.together = self._together
         self.threads = {}
+        names.block_epoch, names.warp_epochs = 0, [0] * WARP
+        self.warps = warps
         for rank in range(len(places)):
             made = greenlet(lambda: function(*arguments), self.hub)
             # NumPy keeps its error state in the context; a fresh one would warn again.
@@ -51,9 +53,8 @@ class Block:
     def run(self):
         """Run all threads to their end."""
         try:
-            warps = range(0, len(self.places), WARP)
             while self.threads:
-                moved = [self._warp(first) for first in warps]
+                moved = [self._warp(lanes) for lanes in self.warps]
                 if not any(moved) and not self._barrier():
                     raise DivergedError(self._said())
         finally:
@@ -77,9 +78,8 @@ class Block:
         else:
             self.waiting[rank] = request
 
-    def _warp(self, first):
+    def _warp(self, lanes):
         """Let a warp go on for as long as it does not wait for others."""
-        lanes = range(first, min(first + WARP, len(self.places)))
         moved = False
         for rank in lanes:
             if rank in self.threads and rank not in self.waiting:
@@ -94,20 +94,20 @@ class Block:
             wanted = self.waiting.get(rank)
             if wanted is None or wanted.mask is None:
                 continue
-            named = [r for r in lanes if wanted.mask >> (r - lanes[0]) & 1]
+            named = [r for r in lanes if wanted.mask >> (r % WARP) & 1]
             if rank not in named:
                 raise DivergedError(
-                    f"lane {rank - lanes[0]} is not in the mask of its {wanted.what}"
+                    f"lane {rank % WARP} is not in the mask of its {wanted.what}"
                 )
             gone = [r for r in named if r not in self.threads]
             if gone:
                 raise DivergedError(
-                    f"{wanted.what} of line {wanted.line} names lane {gone[0] - lanes[0]}, which ended"
+                    f"{wanted.what} of line {wanted.line} names lane {min(gone) % WARP}, which ended"
                 )
             if all(_alike(self.waiting.get(r), wanted) for r in named):
-                self._released(
-                    named, _warp_results(wanted.what, self.waiting, named, lanes)
-                )
+                if wanted.what == "syncwarp":
+                    self.names.warp_epochs[rank // WARP] += 1
+                self._released(named, _warp_results(wanted.what, self.waiting, named))
                 return True
         return False
 
@@ -120,6 +120,7 @@ class Block:
         ):
             return False
         ((what, _),) = asked
+        self.names.block_epoch += 1
         told = [self.waiting[r].value for r in self.waiting]
         result = {
             "syncthreads_count": sum(map(bool, told)),
@@ -137,7 +138,8 @@ class Block:
 
     def _said(self):
         counts = Counter((w.what, w.line) for w in self.waiting.values())
-        parts = [f"{n} at {what} of line {line}" for (what, line), n in counts.items()]
+        found = sorted(counts.items(), key=lambda one: one[0][1])
+        parts = [f"{n} at {what} of line {line}" for (what, line), n in found]
         ended = len(self.places) - len(self.threads)
         return f"threads wait for each other: {', '.join(parts)}; {ended} ended"
 
@@ -148,8 +150,8 @@ def _alike(other, wanted):
     )  # fmt: skip
 
 
-def _warp_results(what, waiting, named, lanes):
-    values = {r - lanes[0]: waiting[r].value for r in named}
+def _warp_results(what, waiting, named):
+    values = {r % WARP: waiting[r].value for r in named}
     if what == "syncwarp":
         return dict.fromkeys(named)
     if what == "ballot_sync":
@@ -160,7 +162,7 @@ def _warp_results(what, waiting, named, lanes):
         return dict.fromkeys(named, found)
     results = {}
     for rank in named:
-        lane = rank - lanes[0]
+        lane = rank % WARP
         source = _source(what, lane, waiting[rank].more)
         if source not in values:
             raise DivergedError(

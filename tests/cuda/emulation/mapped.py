@@ -17,7 +17,7 @@ import attrs
 from tests.cuda.emulation.pointers import IllegalAccessError
 from tests.cuda.emulation.results import require
 
-from seamline_testing.twin import mapping_calls as calls
+from seamline import mapping_calls as calls
 
 DEVICE = 1 << 48
 GRANULE = 1 << 16  #: bytes; fewer than a GPU's 2 MiB, which nothing may count on

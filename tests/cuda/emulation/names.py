@@ -12,6 +12,7 @@ import sys
 from types import SimpleNamespace
 
 from tests.cuda.emulation.pointers import Checked
+from tests.cuda.emulation.sharing import Shared
 
 #: Names whose use makes a kernel run in lock-step.
 COLLECTIVE = {
@@ -42,6 +43,7 @@ class Names:
         self.blockIdx, self.threadIdx = Place(), Place()
         self.rank = 0  # of the thread in its block
         self.together = None
+        self.block_epoch, self.warp_epochs = 0, [0] * WARP
         self.shared_memory = {}
         self.shared = SimpleNamespace(array=self._shared)
         self.local = SimpleNamespace(array=self._local)
@@ -68,7 +70,7 @@ class Names:
         line = sys._getframe(1).f_lineno
         if line not in self.shared_memory:
             where = f"{self.kernel}, shared memory of line {line}"
-            self.shared_memory[line] = Checked(shape, dtype, where)
+            self.shared_memory[line] = Shared(shape, dtype, where, self)
         return self.shared_memory[line]
 
     def _local(self, shape, dtype):

@@ -29,7 +29,7 @@ class Submissions:
     def cuStreamDestroy(self, stream):
         found = self.state.drop("stream", stream)
         self.state.timeline.wait(lambda: self.state.timeline.is_idle(found.handle))
-        self.state.timeline.queues.pop(found.handle, None)
+        self.state.timeline.forget(found.handle)
 
     def cuStreamSynchronize(self, stream):
         found = self.state.of("stream", stream)

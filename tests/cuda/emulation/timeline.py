@@ -21,6 +21,7 @@ import attrs
 from tests.cuda.emulation.lockstep import DivergedError
 from tests.cuda.emulation.pointers import IllegalAccessError
 from tests.cuda.emulation.results import RefusedError
+from tests.cuda.emulation.sharing import RaceError
 
 LATER = 0.003  #: seconds from a submission to its begin, where nobody waits
 _LOOK = 0.0005  # seconds between two looks at memory that a stream waits for
@@ -85,6 +86,11 @@ class Timeline:
                 self._waiters -= 1
             self._fail()
 
+    def forget(self, stream):
+        """Take a stream away; nothing is left on it."""
+        with self.changed:
+            self.queues.pop(stream, None)
+
     def is_idle(self, stream):
         return not self.queues.get(stream)
 
@@ -105,6 +111,9 @@ class Timeline:
         if self._thread is not None:
             self._thread.join(60)
             assert not self._thread.is_alive(), "the emulated device hangs"
+        with self.changed:  # who still waits would wait for ever
+            self.broken = self.broken or RefusedError("CUDA_ERROR_DEINITIALIZED")
+            self.changed.notify_all()
 
     def _fail(self):
         if self.broken is not None:
@@ -154,7 +163,7 @@ def _done(work):
     except IllegalAccessError as error:
         kind = "MISALIGNED_ADDRESS" if error.misaligned else "ILLEGAL_ADDRESS"
         return RefusedError(f"CUDA_ERROR_{kind}", str(error))
-    except DivergedError as error:
+    except (DivergedError, RaceError) as error:
         return RefusedError("CUDA_ERROR_LAUNCH_FAILED", f"{work.name}: {error}")
     except Exception:
         said = traceback.format_exc()

@@ -35,6 +35,7 @@ from seamline_cpu.kernels import (
     machine_learning_ensembles as machine_learning_ensembles,
 )
 from seamline_cpu.kernels import machine_learning_labels as machine_learning_labels
+from seamline_cpu.kernels import made_tensors as made_tensors
 from seamline_cpu.kernels import matmul as matmul
 from seamline_cpu.kernels import matmul_bnb4 as matmul_bnb4
 from seamline_cpu.kernels import matmul_fused as matmul_fused

@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from seamline.fitting import all_of
 from seamline.kernels import Call, Run
 from seamline.provider import Array
 from seamline.tensors import FLOATS, NUMBERS, SIGNED
 from seamline_cpu.kernels import formulas
-from seamline_cpu.kernels.broadcast_commands import bind_unary
+from seamline_cpu.kernels.activation_commands import FORMULAS
+from seamline_cpu.kernels.broadcast_commands import UNARY, bind_unary
 from seamline_cpu.kernels.elementwise import COMPILED
 from seamline_cpu.kernels.pointwise import (
     COMPILED_FROM,
@@ -19,7 +21,8 @@ from seamline_cpu.kernels.pointwise import (
     bind_ufunc,
     in_sequence,
 )
-from seamline_cpu.table import TABLE
+from seamline_cpu.kernels.recorded import OF_FLOAT32, known
+from seamline_cpu.table import IN_PYTHON, TABLE
 
 __all__: list[str] = []
 
@@ -56,6 +59,7 @@ for _op, (_formula, _parameters) in _SPECS.items():
         aliases=((0, 0),),
         variant="numba" if _compiled else "",
         because=COMPILED if _compiled else "",
+        not_capturable=OF_FLOAT32 if _op in FORMULAS or _op in UNARY else IN_PYTHON,
     )(functools.partial(_of_formula, _formula, _parameters))
 
 
@@ -71,7 +75,12 @@ def _zeros(dtype: Any) -> Array:
 
 
 @TABLE.kernel(
-    "Relu", dtypes=FLOATS + SIGNED, aliases=((0, 0),), variant="numba", because=COMPILED
+    "Relu",
+    dtypes=FLOATS + SIGNED,
+    aliases=((0, 0),),
+    variant="numba",
+    because=COMPILED,
+    not_capturable=OF_FLOAT32,
 )
 def relu(call: Call) -> Run:
     """Bind Relu: max(x, 0), NaN kept."""
@@ -93,6 +102,7 @@ def relu(call: Call) -> Run:
     aliases=((0, 0),),
     variant="numba",
     because=COMPILED,
+    not_capturable=all_of(OF_FLOAT32, known(1, 2)),
 )
 def clip_by_attributes(call: Call) -> Run:
     """Bind Clip with its bounds as attributes."""
@@ -119,6 +129,7 @@ def _fixed_bounds(call: Call) -> tuple[float, float] | None:
     aliases=((0, 0),),
     variant="numba",
     because=COMPILED,
+    not_capturable=all_of(OF_FLOAT32, known(1, 2)),
 )
 def clip(call: Call) -> Run:
     """Bind Clip: min(max, max(input, min)), so a min above max gives max everywhere."""
@@ -142,6 +153,7 @@ def clip(call: Call) -> Run:
     aliases=((0, 0),),
     variant="numba",
     because=COMPILED,
+    not_capturable=OF_FLOAT32,
 )
 def gelu(call: Call) -> Run:
     """Bind Gelu, exact or by tanh."""
@@ -158,13 +170,13 @@ _microsoft = functools.partial(
 )
 
 
-@_microsoft("Gelu", aliases=((0, 0),))
+@_microsoft("Gelu", aliases=((0, 0),), not_capturable=OF_FLOAT32)
 def gelu_of_microsoft(call: Call) -> Run:
     """Bind the contributed Gelu, which is exact."""
     return formulas.GELU.bind(call)
 
 
-@_microsoft("QuickGelu", aliases=((0, 0),))
+@_microsoft("QuickGelu", aliases=((0, 0),), not_capturable=OF_FLOAT32)
 def quick_gelu(call: Call) -> Run:
     """Bind QuickGelu: x times the sigmoid of alpha x."""
     return formulas.SWISH.bind(call, call.attr("alpha", 1.702))

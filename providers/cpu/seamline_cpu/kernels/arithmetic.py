@@ -21,7 +21,8 @@ from seamline_cpu.kernels.pointwise import (
     share_count,
     shared_out,
 )
-from seamline_cpu.kernels.typed_commands import bind_arithmetic
+from seamline_cpu.kernels.recorded import OF_FLOAT32, only
+from seamline_cpu.kernels.typed_commands import COUNTED, bind_arithmetic
 from seamline_cpu.table import TABLE
 
 __all__ = ["masked_multiply"]
@@ -40,6 +41,7 @@ def _native(op: str, call: Call, a: Array, b: Array) -> Run | None:
     return bind_binary(op, call, a, b, out) or bind_arithmetic(op, call, a, b, out)
 
 
+_TYPED = only("float32", *COUNTED)
 _UFUNCS: tuple[tuple[str, Any], ...] = (
     ("Add", np.add),
     ("Sub", np.subtract),
@@ -47,16 +49,16 @@ _UFUNCS: tuple[tuple[str, Any], ...] = (
 )
 
 for _op, _ufunc in _UFUNCS:
-    TABLE.kernel(_op, since=7, dtypes=NUMBERS, aliases=_EITHER)(
+    TABLE.kernel(_op, since=7, dtypes=NUMBERS, aliases=_EITHER, not_capturable=_TYPED)(
         functools.partial(_of_ufunc, _ufunc)
     )
 
-TABLE.kernel("Div", since=7, dtypes=FLOATS, aliases=_EITHER)(
+TABLE.kernel("Div", since=7, dtypes=FLOATS, aliases=_EITHER, not_capturable=_TYPED)(
     functools.partial(_of_ufunc, np.divide)
 )
 
 
-@TABLE.kernel("Div", since=7, dtypes=INTEGERS, aliases=_EITHER)
+@TABLE.kernel("Div", since=7, dtypes=INTEGERS, aliases=_EITHER, not_capturable=_TYPED)
 def divide_integers(call: Call) -> Run:
     """Bind Div of integers: toward zero, as C divides; by zero gives 0, and no error."""
     a, b, out = call.inputs[0], call.inputs[1], call.outputs[0]
@@ -105,17 +107,19 @@ def _fold(ufunc: Any, call: Call) -> Run:
 
 
 # NumPy's maximum and minimum give NaN where either operand is NaN, as ONNX asks.
-for _op, _ufunc, _dtypes in (
-    ("Max", np.maximum, NUMBERS),
-    ("Min", np.minimum, NUMBERS),
-    ("Sum", np.add, FLOATS),
+for _op, _ufunc, _dtypes, _recorded in (
+    ("Max", np.maximum, NUMBERS, _TYPED),
+    ("Min", np.minimum, NUMBERS, _TYPED),
+    ("Sum", np.add, FLOATS, OF_FLOAT32),
 ):
-    TABLE.kernel(_op, since=6, dtypes=_dtypes, aliases=_EITHER)(
-        functools.partial(_fold, _ufunc)
-    )
+    TABLE.kernel(
+        _op, since=6, dtypes=_dtypes, aliases=_EITHER, not_capturable=_recorded
+    )(functools.partial(_fold, _ufunc))
 
 
-@TABLE.kernel("Mean", since=6, dtypes=FLOATS, aliases=_EITHER)
+@TABLE.kernel(
+    "Mean", since=6, dtypes=FLOATS, aliases=_EITHER, not_capturable=OF_FLOAT32
+)
 def mean(call: Call) -> Run:
     """Bind Mean: the sum of all inputs, divided by their number."""
     runs = _chain(call, np.add)
@@ -151,6 +155,7 @@ def masked_multiply(x: Array, slope: Array, out: Array) -> Run:
     since=7,
     dtypes=(*FLOATS, "int32", "int64", "uint32", "uint64"),
     aliases=((0, 0),),
+    not_capturable=OF_FLOAT32,
 )
 def prelu(call: Call) -> Run:
     """Bind PRelu; the slope broadcasts to the input."""

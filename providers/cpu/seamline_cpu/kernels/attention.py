@@ -24,10 +24,11 @@ from seamline_cpu.kernels.attention_native import (
     entries,
     fits,
 )
+from seamline_cpu.kernels.recorded import only, stated
 from seamline_cpu.kernels.rows import threads_of
 from seamline_cpu.table import TABLE
 
-__all__ = ["attention", "in_python", "unfit_heads"]
+__all__ = ["attention", "unfit_heads", "unrecorded_heads"]
 
 
 def _wide_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -95,12 +96,12 @@ def _joined(past: Array | None, now: Array, target: Array | None) -> Array:
 
 
 def _native(call: Call, q: Array, k: Array, v: Array) -> Run | None:
-    """Bind commands; None where NumPy has to do it, see :func:`in_python`."""
+    """Bind commands; None where NumPy has to do it, see :func:`_in_python`."""
     mask, lengths, y = call.input(3), call.input(6), call.output(0)
     fed = (q, k, v, y, call.input(4), call.input(5))
     if not q.size or not k.size or not v.size or not fits(*fed, call.output(1)):
         return None
-    if in_python(call.view) is not None or k.dtype != v.dtype:
+    if _in_python(call.view) is not None or k.dtype != v.dtype:
         return None
     threads, runs = threads_of(call.options), list[Run]()
     keys = joined_cache(call.input(4), k, call.output(1), threads, runs)
@@ -124,7 +125,7 @@ def _native(call: Call, q: Array, k: Array, v: Array) -> Run | None:
     return in_order(runs)
 
 
-def in_python(view: NodeView) -> str | None:
+def _in_python(view: NodeView) -> str | None:
     """Say what of a node has no commands, or None."""
     if view.has_output(3):
         return "scores that are given out (qk_matmul_output) are made by NumPy"
@@ -141,7 +142,13 @@ def in_python(view: NodeView) -> str | None:
     return None
 
 
+def _bounded(view: NodeView) -> tuple[int, ...]:
+    """Give keys and values where commands read them, as far as the lengths reach."""
+    return (1, 2) if view.has_input(6) and _in_python(view) is None else ()
+
+
 unfit_heads = all_of(refused_attention, unfit_attention)
+unrecorded_heads = all_of(only(*KINDS), stated(_in_python))
 
 
 @TABLE.kernel(
@@ -149,6 +156,8 @@ unfit_heads = all_of(refused_attention, unfit_attention)
     since=23,
     dtypes={0: FLOATS, 1: FLOATS, 2: FLOATS},
     when=unfit_heads,
+    bounded=_bounded,
+    not_capturable=unrecorded_heads,
 )
 def attention(call: Call) -> Run:
     """

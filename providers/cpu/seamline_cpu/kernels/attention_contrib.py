@@ -31,10 +31,11 @@ from seamline_cpu.kernels.attention_native import (
 from seamline_cpu.kernels.broadcast_commands import bind_binary
 from seamline_cpu.kernels.epilogues import Epilogue
 from seamline_cpu.kernels.matmul import bind_fused
+from seamline_cpu.kernels.recorded import OF_FLOAT32, stated
 from seamline_cpu.kernels.rows import threads_of
 from seamline_cpu.table import TABLE
 
-__all__ = ["in_python"]
+__all__: list[str] = []
 
 CONTRIB = "com.microsoft"
 _DTYPES = ("float32", "float16")
@@ -88,7 +89,7 @@ def _split(y: Array, heads: int) -> Array:
     return y.reshape(*y.shape[:2], heads, -1).transpose(0, 2, 1, 3)
 
 
-def in_python(view: NodeView) -> str | None:
+def _in_python(view: NodeView) -> str | None:
     """Say what of a node has no commands, or None."""
     projected = view.op_type == "Attention"
     if not projected and view.has_output(3):
@@ -141,7 +142,7 @@ def _bind(call: Call, parts: _Parts, mask: Array | None, runs: list[Run]) -> Run
 
 def _multi_head_commands(call: Call) -> Run | None:
     """Bind MultiHeadAttention as commands; None where NumPy has to do it."""
-    if in_python(call.view) is not None:
+    if _in_python(call.view) is not None:
         return None
     heads, bias, runs = int(call.attr("num_heads")), call.input(3), list[Run]()
     given, first = [], 0
@@ -164,7 +165,7 @@ def _multi_head_commands(call: Call) -> Run | None:
 def _projected_commands(call: Call) -> Run | None:
     """Bind Attention as commands: the projection, then its parts where they lie in it."""
     x, weights, bias, mask, past = (call.input(i) for i in range(5))
-    if in_python(call.view) is not None or not x.size:
+    if _in_python(call.view) is not None or not x.size:
         return None
     heads = int(call.attr("num_heads"))
     made = np.empty((*x.shape[:2], weights.shape[1]), np.float32)
@@ -182,6 +183,7 @@ def _projected_commands(call: Call) -> Run | None:
 @TABLE.kernel(
     "MultiHeadAttention", domain=CONTRIB, dtypes={0: _DTYPES, 4: _INDEX},
     when=all_of(refused_multi_head, unfit_projected),
+    not_capturable=all_of(OF_FLOAT32, stated(_in_python)),
 )  # fmt: skip
 def multi_head_attention(call: Call) -> Run:
     """Bind MultiHeadAttention: separate query, key and value, or key and value cached."""
@@ -225,6 +227,7 @@ def multi_head_attention(call: Call) -> Run:
     domain=CONTRIB,
     dtypes={0: _DTYPES, 3: _INDEX},
     when=all_of(refused_projected, unfit_projected),
+    not_capturable=all_of(OF_FLOAT32, stated(_in_python)),
 )
 def contrib_attention(call: Call) -> Run:
     """Bind Attention with its projection: ``x @ weights + bias``, then heads."""

@@ -19,6 +19,7 @@ from seamline.tensors import FLOATS
 from seamline_cpu.atomics import floats, longs
 from seamline_cpu.commands import command
 from seamline_cpu.kernels.normalization_fitting import unfit_by_channel
+from seamline_cpu.kernels.recorded import OF_FLOAT32
 from seamline_cpu.kernels.rows import bind_rows, matrix, sums, threads_of
 from seamline_cpu.table import TABLE
 
@@ -131,7 +132,13 @@ def _old_training(view: NodeView) -> str | None:
 _REFUSE = all_of(_old_training, unfit_by_channel(1, 2, 3, 4))
 
 
-@TABLE.kernel("BatchNormalization", since=7, dtypes=FLOATS, when=_REFUSE)
+@TABLE.kernel(
+    "BatchNormalization",
+    since=7,
+    dtypes=FLOATS,
+    when=_REFUSE,
+    not_capturable=OF_FLOAT32,
+)
 def batch_normalization(call: Call) -> Run:
     """Bind BatchNormalization: one multiplication and one addition an element."""
     eps = float(call.attr("epsilon", 1e-5))

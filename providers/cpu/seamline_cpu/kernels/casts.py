@@ -7,11 +7,12 @@ import functools
 import numpy as np
 import onnx_ir as ir
 
+from seamline.fitting import all_of
 from seamline.kernels import Call, Run
 from seamline.provider import NodeView
 from seamline.tensors import ANY, dtype_name, numpy_dtype
 from seamline_cpu.binding import same_bytes
-from seamline_cpu.kernels.cast_commands import bind_cast
+from seamline_cpu.kernels.cast_commands import CAST, bind_cast
 from seamline_cpu.kernels.conversions import converter, is_direct
 from seamline_cpu.kernels.pointwise import (
     BLOCK,
@@ -21,6 +22,7 @@ from seamline_cpu.kernels.pointwise import (
     in_sequence,
     share_count,
 )
+from seamline_cpu.kernels.recorded import in_python, moved, only
 from seamline_cpu.table import TABLE
 
 __all__: list[str] = []
@@ -90,9 +92,21 @@ def cast(call: Call) -> Run:
     return in_parallel(parts)
 
 
+def _target_in_commands(node: NodeView) -> str | None:
+    target = _target(node)
+    return None if target in CAST else in_python(f"it casts to {target}")
+
+
 for _op in ("Cast", "CastLike"):
-    TABLE.kernel(_op, dtypes=_TYPES, when=_changes, views=((0, 0),))(_keep_bytes)
-    TABLE.kernel(_op, dtypes=_TYPES, when=_cannot)(cast)
+    TABLE.kernel(
+        _op, dtypes=_TYPES, when=_changes, views=((0, 0),), not_capturable=moved
+    )(_keep_bytes)
+    TABLE.kernel(
+        _op,
+        dtypes=_TYPES,
+        when=_cannot,
+        not_capturable=all_of(only(*CAST), _target_in_commands),
+    )(cast)
 
 
 def _width(name: str) -> int:
@@ -108,4 +122,6 @@ def _other_width(node: NodeView) -> str | None:
     return None
 
 
-TABLE.kernel("BitCast", dtypes=_BITS, when=_other_width, views=((0, 0),))(_keep_bytes)
+TABLE.kernel(
+    "BitCast", dtypes=_BITS, when=_other_width, views=((0, 0),), not_capturable=moved
+)(_keep_bytes)

@@ -22,6 +22,7 @@ from seamline_cpu.kernels.convolution_float32 import (
     bind_float32,
 )
 from seamline_cpu.kernels.epilogues import PLAIN, Epilogue, bind_after
+from seamline_cpu.kernels.recorded import OF_FLOAT32
 from seamline_cpu.kernels.windows import scratch_of, slide, threads_here
 from seamline_cpu.table import TABLE
 
@@ -159,6 +160,7 @@ def convolved(
     workspace=conv_workspace,
     variant="tiles",
     because="Winograd's tiles, windows of padded planes or packed panels; vector code",
+    not_capturable=OF_FLOAT32,
 )
 def conv(call: Call) -> Run:
     """Bind the compiled form, or NumPy's for float64 and more than three axes."""

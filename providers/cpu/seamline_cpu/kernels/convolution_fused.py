@@ -9,6 +9,7 @@ from seamline.tensors import Dim, TensorType, ValueType
 from seamline.windows_fitting import unfit_convolution
 from seamline_cpu.kernels.convolution import bind_conv, conv_workspace
 from seamline_cpu.kernels.epilogues import epilogue_of, unknown_activation
+from seamline_cpu.kernels.recorded import OF_FLOAT32
 from seamline_cpu.table import TABLE
 
 __all__ = ["infer_convolution", "unlike_output"]
@@ -38,11 +39,13 @@ _unfit = all_of(unfit_convolution(), unknown_activation, unlike_output(3))
     "FusedConv", domain=CONTRIB, dtypes=("float32",), when=_unfit,
     workspace=conv_workspace, variant="tiles",
     because="a convolution's tiles, activated while they are in the cache",
+    not_capturable=OF_FLOAT32,
 )  # fmt: skip
 @TABLE.kernel(
     "FusedConv", domain=OWN, dtypes=("float32",), when=_unfit,
     workspace=conv_workspace, variant="tiles",
     because="a convolution's tiles, activated while they are in the cache",
+    not_capturable=OF_FLOAT32,
 )  # fmt: skip
 def fused_conv(call: Call) -> Run:
     """

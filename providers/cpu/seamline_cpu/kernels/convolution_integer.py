@@ -27,6 +27,7 @@ from seamline_cpu.kernels.convolution_sums import (
     sum_bytes,
 )
 from seamline_cpu.kernels.epilogues import epilogue_of, unknown_activation
+from seamline_cpu.kernels.recorded import OF_BYTES, constant
 from seamline_cpu.kernels.windows import scratch_of
 from seamline_cpu.table import TABLE
 
@@ -77,10 +78,15 @@ _refuse_linear = all_of(
 _BECAUSE = "sums by fewer products where a row has many taps"
 
 
+#: Weights and their zero points are packed when a node is bound; others in each run.
+_WEIGHTS = {1: "weight", 3: "weights' zero point"}
+_LINEAR_WEIGHTS = {3: "weight", 5: "weights' zero point"}
+
+
 @TABLE.kernel(
     "ConvInteger", since=(10, 10), dtypes={0: _BYTES, 1: _BYTES}, when=_refuse,
     workspace=integer_bytes, resident=functools.partial(packed_bytes, 1), variant="packed",
-    because=_BECAUSE,
+    because=_BECAUSE, not_capturable=all_of(OF_BYTES, constant(_WEIGHTS)),
 )  # fmt: skip
 def conv_integer(call: Call) -> Run:
     """Bind the sums; zero points are read in each run, as they may be computed."""
@@ -93,12 +99,13 @@ def conv_integer(call: Call) -> Run:
 @TABLE.kernel(
     "QLinearConv", since=(10, 10), dtypes={0: _BYTES, 3: _BYTES}, when=_refuse_linear,
     workspace=linear_bytes, resident=functools.partial(packed_bytes, 3), variant="packed",
-    because=_BECAUSE,
+    because=_BECAUSE, not_capturable=all_of(OF_BYTES, constant(_LINEAR_WEIGHTS)),
 )  # fmt: skip
 @TABLE.kernel(
     "QLinearConv", domain="com.microsoft", dtypes={0: _BYTES, 3: _BYTES},
     when=all_of(_channels_last, _refuse_linear), workspace=linear_bytes,
     resident=functools.partial(packed_bytes, 3), variant="packed", because=_BECAUSE,
+    not_capturable=all_of(OF_BYTES, constant(_LINEAR_WEIGHTS)),
 )  # fmt: skip
 def qlinear_conv(call: Call) -> Run:
     """Bind the sums, then scale, round half to even, shift and saturate."""
@@ -130,6 +137,7 @@ def _unlike_bias(view: NodeView) -> str | None:
                 unlike_output(8)),
     workspace=integer_bytes, resident=functools.partial(packed_bytes, 1), variant="packed",
     because=f"{_BECAUSE}, scaled to floats while they are in the cache",
+    not_capturable=all_of(OF_BYTES, constant(_WEIGHTS)),
 )  # fmt: skip
 def conv_integer_to_float(call: Call) -> Run:
     """

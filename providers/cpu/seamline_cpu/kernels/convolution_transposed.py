@@ -19,6 +19,7 @@ from seamline_cpu.commands import bind, command
 from seamline_cpu.kernels.convolution import as_float32, in_order, wide_bytes
 from seamline_cpu.kernels.convolution_dense import bind_dense, scratch_bytes
 from seamline_cpu.kernels.convolution_tiles import pack_bias, pack_weights
+from seamline_cpu.kernels.recorded import OF_FLOAT32
 from seamline_cpu.kernels.windows import scratch_of, threads_here
 from seamline_cpu.table import TABLE
 
@@ -108,7 +109,7 @@ def _workspace(view: NodeView) -> int:
 
 @TABLE.kernel(
     "ConvTranspose", since=(1, 22), dtypes=FLOATS, when=unfit_transposed,
-    workspace=_workspace, variant="tiles",
+    workspace=_workspace, variant="tiles", not_capturable=OF_FLOAT32,
 )  # fmt: skip
 def conv_transpose(call: Call) -> Run:
     """Bind a product that makes columns and a command that overlaps them."""

@@ -15,12 +15,8 @@ from seamline.windows import Window
 from seamline_cpu.commands import Native, bind
 from seamline_cpu.kernels.convolution_tiles import in_units, limited
 from seamline_cpu.kernels.epilogues import PLAIN, Epilogue
-from seamline_cpu.kernels.winograd_units import (
-    QUADS,
-    READ,
-    unit_bytes,
-    winograd,
-)
+from seamline_cpu.kernels.winograd_inputs import QUADS, READ
+from seamline_cpu.kernels.winograd_units import unit_bytes, winograd
 from seamline_cpu.tiles import ROWS
 from seamline_cpu.winograd import TILE, method_of, transformed
 from seamline_cpu.winograd_tiles import PANEL, RUN, SUMS

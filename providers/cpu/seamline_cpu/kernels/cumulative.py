@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from seamline.fitting import all_of
 from seamline.kernels import Call, Run
 from seamline.provider import Array
 from seamline.tensors import FLOATS
 from seamline_cpu.atomics import floats, ints, longs
 from seamline_cpu.commands import bind, command
+from seamline_cpu.kernels.recorded import known, only
 from seamline_cpu.table import TABLE
 
 __all__: list[str] = []
@@ -25,7 +27,8 @@ _KINDS = {
     "uint32": _INT,
     "float32": _FLOAT,
 }
-_DTYPES = (*FLOATS, "int32", "int64", "uint32", "uint64")
+_WHOLE = ("int32", "int64", "uint32", "uint64")
+_DTYPES = (*FLOATS, *_WHOLE)
 
 
 @command
@@ -99,7 +102,13 @@ def _bind(call: Call, ufunc: Any, first: int) -> Run:
     return run
 
 
-@TABLE.kernel("CumSum", since=11, dtypes=_DTYPES, host_inputs={1})
+@TABLE.kernel(
+    "CumSum",
+    since=11,
+    dtypes=_DTYPES,
+    host_inputs={1},
+    not_capturable=all_of(only("float32", *_WHOLE), known(1)),
+)
 def cumsum(call: Call) -> Run:
     """Bind CumSum; half precision is summed in float32."""
     return _bind(call, np.add, 0)

@@ -19,6 +19,7 @@ from seamline_cpu.kernels.matmul_nbits import bind_packed
 from seamline_cpu.kernels.nbits_choice import choice, forced_by, is_int8
 from seamline_cpu.kernels.nbits_layout import Packed, pack, packed_nbytes
 from seamline_cpu.kernels.nbits_product import Product
+from seamline_cpu.kernels.recorded import OF_FLOATS, constant, converted
 from seamline_cpu.kernels.rows import threads_of
 from seamline_cpu.table import TABLE
 
@@ -48,9 +49,13 @@ def _resident(view: NodeView) -> int:
     )  # fmt: skip
 
 
+_PACKED = {1: "weight", 2: "scale", 3: "zero point", 4: "bias"}
+
+
 @TABLE.kernel(
     "DequantizedMatMul", domain=OWN, dtypes={0: _DTYPES, 1: tuple(BITS), 2: SCALES},
     when=all_of(unfit_weights, _unfit), resident=_resident,
+    not_capturable=all_of(OF_FLOATS, constant(_PACKED), converted()),
 )  # fmt: skip
 def dequantized_matmul(call: Call) -> Run:
     """

@@ -18,8 +18,9 @@ from seamline_cpu.kernels.pointwise import (
     Formula,
     bind_ufunc,
 )
+from seamline_cpu.kernels.recorded import OF_FLOAT32, only
 from seamline_cpu.kernels.sine_commands import SINES, bind_sine
-from seamline_cpu.table import TABLE
+from seamline_cpu.table import IN_PYTHON, TABLE
 
 __all__: list[str] = []
 
@@ -62,7 +63,9 @@ def _of_ufunc(ufunc: Any, least: int, call: Call) -> Run:
 
 
 for _op, (_ufunc, _dtypes, _least) in _UFUNCS.items():
-    TABLE.kernel(_op, dtypes=_dtypes, aliases=((0, 0),))(
+    _recorded = OF_FLOAT32 if _op in UNARY or _op in SINES else IN_PYTHON
+    _recorded = only("bool") if _op == "Not" else _recorded
+    TABLE.kernel(_op, dtypes=_dtypes, aliases=((0, 0),), not_capturable=_recorded)(
         functools.partial(_of_ufunc, _ufunc, _least)
     )
 
@@ -73,11 +76,16 @@ def _of_formula(formula: Formula, call: Call) -> Run:
 
 for _op, _formula in (("Exp", EXP), ("Log", LOG), ("Tanh", TANH), ("Erf", ERF)):
     TABLE.kernel(
-        _op, dtypes=FLOATS, aliases=((0, 0),), variant="numba", because=COMPILED
+        _op,
+        dtypes=FLOATS,
+        aliases=((0, 0),),
+        variant="numba",
+        because=COMPILED,
+        not_capturable=OF_FLOAT32,
     )(functools.partial(_of_formula, _formula))
 
 
-@TABLE.kernel("Erf", since=(9, 12), dtypes=INTEGERS)
+@TABLE.kernel("Erf", since=(9, 12), dtypes=INTEGERS, not_capturable=OF_FLOAT32)
 def erf_of_integers(call: Call) -> Run:
     """Bind Erf of integers, which opset 9 allows: 0, or the sign, cut to an integer."""
     # erf is below 1 up to 5.9, so it is cut to 0 there, and rounds to 1 from 6 on.
@@ -91,7 +99,7 @@ def erf_of_integers(call: Call) -> Run:
     return run
 
 
-@TABLE.kernel("IsNaN", dtypes=FLOATS + _FLOATS_8)
+@TABLE.kernel("IsNaN", dtypes=FLOATS + _FLOATS_8, not_capturable=OF_FLOAT32)
 def is_nan(call: Call) -> Run:
     """Bind IsNaN."""
     x = call.inputs[0]

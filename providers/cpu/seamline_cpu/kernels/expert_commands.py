@@ -3,8 +3,7 @@ Commands of products of many experts by packed weights, rows of one expert at a 
 
 How many rows an expert has is known only when it runs, so a command holds tiles of three
 heights, and takes an expert's rows by the tallest that does not pass them; the last tile
-begins earlier where it would be cut. Work is handed out by a counter that the
-routing starts anew: some panels of weights of one expert that has rows. Experts without rows are not looked at.
+begins earlier where it would be cut.
 """
 
 from __future__ import annotations
@@ -12,26 +11,21 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from seamline_cpu.atomics import fetch_add, longs
+from seamline_cpu.atomics import longs
 from seamline_cpu.commands import Command, command
+from seamline_cpu.jit import inlined
+from seamline_cpu.kernels.expert_turns import SLOTS, in_turns
 from seamline_cpu.kernels.nbits_activations import quantiser, widener
-from seamline_cpu.kernels.nbits_float import float_tile
-from seamline_cpu.kernels.nbits_int8 import int8_tile
 from seamline_cpu.kernels.nbits_layout import Form
+from seamline_cpu.kernels.nbits_operands import float_at, int8_at
 from seamline_cpu.vectors import REGISTER
 
-__all__ = ["SLOTS", "WIDE", "float_products", "int8_products", "quantised", "widened"]
+__all__ = ["WIDE", "few_products", "quantised", "widened"]
 
-(_NEXT_AT, _STARTS, _ACTIVE, _ORDER, _ROWS, _K, _A, _A_PITCH, _X, _X_PITCH, _SCALE,
- _TOTAL, _S_PITCH, _FACTOR, _W, _EXPERT, _ACROSS, _RECORD, _AFTER, _BLOCKS, _STEPS, _BIAS,
- _B_PITCH, _Y, _Y_PITCH, _N, _GROUPS, _PER, _MOST) = range(29)  # fmt: skip
-#: Names of the arguments, in their order. Experts of more than ``most`` rows are passed by.
-SLOTS = (
-    "next_at", "starts", "active", "order", "rows", "k", "a", "a_pitch", "x",
-    "x_pitch", "scale", "total", "s_pitch", "factor", "w", "expert", "across", "record",
-    "after", "blocks", "steps", "bias", "b_pitch", "y", "y_pitch", "n", "groups", "per",
-    "most",
-)  # fmt: skip
+(_BLOCKS, _STEPS, _X, _X_PITCH, _SCALE, _TOTAL, _S_PITCH, _ORDER, _ROWS, _K, _A, _A_PITCH,
+ _FACTOR, _EXPERT, _B_PITCH) = (SLOTS.index(name) for name in (
+    "blocks", "steps", "x", "x_pitch", "scale", "total", "s_pitch", "order", "rows", "k", "a",
+    "a_pitch", "factor", "expert", "b_pitch"))  # fmt: skip
 WIDE = 4  #: groups of weights that a turn takes, at least
 #: For 32-bit lanes in a register: height of tiles and their groups, the lowest first.
 _INT8 = {
@@ -79,108 +73,39 @@ def widened(variant: str, kind: str) -> Command:
 
 
 @functools.cache
-def int8_products(variant: str, form: Form) -> Command:
-    """Give the command that multiplies quantised rows by their experts' weights."""
-    (_, width_1), (height_2, width_2), (height_3, width_3) = _INT8[REGISTER[variant]]
-    tile_1 = int8_tile(variant, form, 1, width_1)
-    tile_2 = int8_tile(variant, form, height_2, width_2)
-    tile_3 = int8_tile(variant, form, height_3, width_3)
+def few_products(variant: str, form: Form, int8: bool) -> Command:
+    """
+    Give the command that multiplies rows by their experts' weights.
 
-    def run(a: Any, share: int, shares: int) -> None:
-        starts, active = longs(a[_STARTS]), longs(a[_ACTIVE])
-        count, per = a[_GROUPS], a[_PER] * WIDE
-        turns = (count + per - 1) // per
-        while True:
-            turn = fetch_add(a[_NEXT_AT], 1)
-            if turn >= turns * active[0]:
-                return
-            e, first = active[1 + turn // turns], turn % turns * per
-            low, high = starts[e], starts[e + 1]
-            m, w, bias = high - low, a[_W] + e * a[_EXPERT], a[_BIAS] + e * a[_B_PITCH]
-            if m > a[_MOST]:
-                continue
-            height = height_3 if m >= height_3 else height_2 if m >= height_2 else 1
-            width = width_3 if m >= height_3 else width_2 if m >= height_2 else width_1
-            for panel in range(first, min(first + per, count), WIDE):
-                for row in range(low, high, height):
-                    r = min(row, high - height)
-                    x, y = a[_X] + r * a[_X_PITCH], a[_Y] + r * a[_Y_PITCH]
-                    scale, total = (
-                        a[_SCALE] + r * a[_S_PITCH],
-                        a[_TOTAL] + r * a[_S_PITCH],
-                    )
-                    for group in range(panel, min(panel + WIDE, count), width):
-                        g = min(group, count - width)
-                        codes, columns = w + g * a[_ACROSS], a[_N] - 16 * g
-                        if height == 1:
-                            tile_1(
-                                codes, a[_ACROSS], a[_RECORD], a[_AFTER], x, a[_X_PITCH],
-                                scale, total, a[_S_PITCH], a[_BLOCKS], a[_STEPS],
-                                bias + 64 * g, y + 64 * g, a[_Y_PITCH], columns,
-                            )  # fmt: skip
-                        elif height == height_2:
-                            tile_2(
-                                codes, a[_ACROSS], a[_RECORD], a[_AFTER], x, a[_X_PITCH],
-                                scale, total, a[_S_PITCH], a[_BLOCKS], a[_STEPS],
-                                bias + 64 * g, y + 64 * g, a[_Y_PITCH], columns,
-                            )  # fmt: skip
-                        else:
-                            tile_3(
-                                codes, a[_ACROSS], a[_RECORD], a[_AFTER], x, a[_X_PITCH],
-                                scale, total, a[_S_PITCH], a[_BLOCKS], a[_STEPS],
-                                bias + 64 * g, y + 64 * g, a[_Y_PITCH], columns,
-                            )  # fmt: skip
+    Parameters
+    ----------
+    int8
+        Rows are quantised; float32 otherwise.
+    """
+    sizes, tile_at = (_INT8, int8_at) if int8 else (_FLOAT, float_at)
+    (_, width_1), (height_2, width_2), (height_3, width_3) = sizes[REGISTER[variant]]
+    tile_1 = tile_at(variant, form, 1, width_1)
+    tile_2 = tile_at(variant, form, height_2, width_2)
+    tile_3 = tile_at(variant, form, height_3, width_3)
 
-    return command(run)
+    @inlined
+    def part(
+        a: Any, share: int, e: int, low: int, high: int, first: int, last: int
+    ) -> None:
+        m, w, bias = high - low, e * a[_EXPERT], e * a[_B_PITCH]
+        height = height_3 if m >= height_3 else height_2 if m >= height_2 else 1
+        width = width_3 if m >= height_3 else width_2 if m >= height_2 else width_1
+        for panel in range(first, last, WIDE):
+            end = min(panel + WIDE, last)
+            for row in range(low, high, height):
+                r = min(row, high - height)
+                for group in range(panel, end, width):
+                    g = min(group, last - width)
+                    if height == 1:
+                        tile_1(a, r, g, w, bias, 0, 0)
+                    elif height == height_2:
+                        tile_2(a, r, g, w, bias, 0, 0)
+                    else:
+                        tile_3(a, r, g, w, bias, 0, 0)
 
-
-@functools.cache
-def float_products(variant: str, form: Form) -> Command:
-    """Give the command that multiplies float32 rows by their experts' weights."""
-    (_, width_1), (height_2, width_2), (height_3, width_3) = _FLOAT[REGISTER[variant]]
-    tile_1 = float_tile(variant, form, 1, width_1)
-    tile_2 = float_tile(variant, form, height_2, width_2)
-    tile_3 = float_tile(variant, form, height_3, width_3)
-
-    def run(a: Any, share: int, shares: int) -> None:
-        starts, active = longs(a[_STARTS]), longs(a[_ACTIVE])
-        count, per = a[_GROUPS], a[_PER] * WIDE
-        turns = (count + per - 1) // per
-        while True:
-            turn = fetch_add(a[_NEXT_AT], 1)
-            if turn >= turns * active[0]:
-                return
-            e, first = active[1 + turn // turns], turn % turns * per
-            low, high = starts[e], starts[e + 1]
-            m, w, bias = high - low, a[_W] + e * a[_EXPERT], a[_BIAS] + e * a[_B_PITCH]
-            if m > a[_MOST]:
-                continue
-            height = height_3 if m >= height_3 else height_2 if m >= height_2 else 1
-            width = width_3 if m >= height_3 else width_2 if m >= height_2 else width_1
-            for panel in range(first, min(first + per, count), WIDE):
-                for row in range(low, high, height):
-                    r = min(row, high - height)
-                    x, y = a[_X] + r * a[_X_PITCH], a[_Y] + r * a[_Y_PITCH]
-                    for group in range(panel, min(panel + WIDE, count), width):
-                        g = min(group, count - width)
-                        codes, columns = w + g * a[_ACROSS], a[_N] - 16 * g
-                        if height == 1:
-                            tile_1(
-                                codes, a[_ACROSS], a[_RECORD], a[_AFTER], x, a[_X_PITCH],
-                                a[_BLOCKS], a[_STEPS], bias + 64 * g, y + 64 * g,
-                                a[_Y_PITCH], columns,
-                            )  # fmt: skip
-                        elif height == height_2:
-                            tile_2(
-                                codes, a[_ACROSS], a[_RECORD], a[_AFTER], x, a[_X_PITCH],
-                                a[_BLOCKS], a[_STEPS], bias + 64 * g, y + 64 * g,
-                                a[_Y_PITCH], columns,
-                            )  # fmt: skip
-                        else:
-                            tile_3(
-                                codes, a[_ACROSS], a[_RECORD], a[_AFTER], x, a[_X_PITCH],
-                                a[_BLOCKS], a[_STEPS], bias + 64 * g, y + 64 * g,
-                                a[_Y_PITCH], columns,
-                            )  # fmt: skip
-
-    return command(run)
+    return in_turns(WIDE, part)

@@ -10,9 +10,10 @@ from seamline.kernels import Call, Run
 from seamline.provider import Array
 from seamline_cpu.commands import bind
 from seamline_cpu.instruction_sets import converts_half
-from seamline_cpu.kernels.expert_commands import SLOTS, widened
+from seamline_cpu.kernels.expert_commands import widened
 from seamline_cpu.kernels.expert_gates import bind_gate, bind_sum, gate_numbers
 from seamline_cpu.kernels.expert_routing import MIXER, NORMALIZED, SOFTMAX, Routes
+from seamline_cpu.kernels.expert_turns import SLOTS
 from seamline_cpu.kernels.nbits_choice import choice
 from seamline_cpu.kernels.nbits_commands import narrowed
 from seamline_cpu.kernels.nbits_many import fill, room

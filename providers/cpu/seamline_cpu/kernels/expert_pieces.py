@@ -11,28 +11,26 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from seamline_cpu.atomics import fetch_add, longs
+from seamline_cpu.atomics import longs
 from seamline_cpu.commands import Command, command
+from seamline_cpu.jit import inlined
+from seamline_cpu.kernels.expert_turns import SLOTS, in_turns
 from seamline_cpu.kernels.nbits_activations import widener
 from seamline_cpu.kernels.nbits_layout import GROUP, Form
+from seamline_cpu.kernels.nbits_operands import rows_by_piece, unpacked_at
 from seamline_cpu.kernels.nbits_pieces import unpacker
-from seamline_cpu.row_tiles import APART, HEIGHTS, row_tile
+from seamline_cpu.row_tiles import APART, HEIGHTS
 from seamline_cpu.vectors import REGISTER
 
-__all__ = ["FROM_ROWS", "HIGH", "PIECE_SLOTS", "in_pieces", "unpacked_products"]
+__all__ = ["FROM_ROWS", "HIGH", "in_pieces", "unpacked_products"]
 
 #: Rows of an expert from which its weights are unpacked, by 32-bit lanes in a register.
 FROM_ROWS = {16: 10, 8: 4, 4: 4}
 HIGH = 192  #: rows that are multiplied by an unpacked piece before the next ones
-(_NEXT_AT, _STARTS, _ACTIVE, _ORDER, _ROWS, _K, _A, _A_PITCH, _X, _X_ROWS, _DEPTH, _W, _EXPERT,
- _ACROSS, _RECORD, _AFTER, _BLOCKS, _BLOCK, _STEPS, _BIAS, _B_PITCH, _Y, _N, _GROUPS, _PER,
- _SCRATCH, _STRIDE) = range(27)  # fmt: skip
-#: Names of the arguments, in their order.
-PIECE_SLOTS = (
-    "next_at", "starts", "active", "order", "rows", "k", "a", "a_pitch", "x", "x_rows",
-    "depth", "w", "expert", "across", "record", "after", "blocks", "block", "steps", "bias",
-    "b_pitch", "y", "n", "groups", "per", "scratch", "stride",
-)  # fmt: skip
+(_X, _DEPTH, _SCRATCH, _STRIDE, _ORDER, _ROWS, _K, _A, _A_PITCH, _X_ROWS, _EXPERT,
+ _B_PITCH) = (SLOTS.index(name) for name in (
+    "x", "depth", "scratch", "stride", "order", "rows", "k", "a", "a_pitch", "x_rows",
+    "expert", "b_pitch"))  # fmt: skip
 
 
 @functools.cache
@@ -55,67 +53,36 @@ def in_pieces(variant: str, kind: str, piece: int) -> Command:
 
 
 @functools.cache
-def unpacked_products(  # noqa: C901 - flat loops
-    variant: str, form: Form, piece: int, wide: int
-) -> Command:
+def unpacked_products(variant: str, form: Form, piece: int, wide: int) -> Command:
     """Give the command that multiplies rows in pieces by their experts' weights."""
     lanes = REGISTER[variant]
     columns, pitch = wide * lanes, 4 * (piece + APART)
     groups, short, tall = columns // GROUP, min(HEIGHTS[lanes]), max(HEIGHTS[lanes])
-    least = FROM_ROWS[lanes]
-    unpack = unpacker(variant, form, 4 * columns)
-    tile = row_tile(variant, short, wide, pitch)
-    tall_tile = row_tile(variant, tall, wide, pitch)
+    unpack = unpacked_at(unpacker(variant, form, 4 * columns), columns)
+    by_short = rows_by_piece(variant, short, wide, pitch)
+    by_tall = rows_by_piece(variant, tall, wide, pitch)
 
-    def run(a: Any, share: int, shares: int) -> None:  # noqa: C901 - flat loops
-        n, depth, block = a[_N], a[_DEPTH], a[_BLOCK]
-        starts, active = longs(a[_STARTS]), longs(a[_ACTIVE])
-        panels = (a[_GROUPS] + groups - 1) // groups
-        turns = (panels + a[_PER] - 1) // a[_PER]
-        right = a[_SCRATCH] + share * a[_STRIDE]
-        while True:
-            turn = fetch_add(a[_NEXT_AT], 1)
-            if turn >= turns * active[0]:
-                return
-            e, first = active[1 + turn // turns], turn % turns * a[_PER]
-            begin, end, last = starts[e], starts[e + 1], min(first + a[_PER], panels)
-            if end - begin < least:
-                continue
-            for low in range(begin, end, HIGH):
-                high = min(low + HIGH, end)
-                m = high - low
-                by_short, by_tall = (m + short - 1) // short, (m + tall - 1) // tall
-                rows = tall if by_tall * tall <= by_short * short else short
-                for start in range(0, depth, piece):
-                    deep = min(piece, depth - start)
-                    left = a[_X] + start // piece * a[_X_ROWS] * pitch
-                    for panel in range(first, last):
-                        group = panel * groups
-                        w = a[_W] + e * a[_EXPERT] + group * a[_ACROSS]
-                        w += start // block * a[_RECORD]
-                        for i in range(min(groups, a[_GROUPS] - group)):
-                            unpack(
-                                w + i * a[_ACROSS], a[_RECORD], a[_AFTER], deep // block,
-                                a[_STEPS], right + 4 * GROUP * i,
-                            )  # fmt: skip
-                        y = a[_Y] + 4 * GROUP * group
-                        given = a[_BIAS] + e * a[_B_PITCH] + 4 * GROUP * group
-                        given_pitch = 0
-                        if start > 0:
-                            given, given_pitch = y + low * 4 * n, 4 * n
-                        for row in range(low, high, rows):
-                            begun = given + (row - low) * given_pitch
-                            if rows == tall:
-                                tall_tile(
-                                    left + row * pitch, right, deep, begun, given_pitch,
-                                    y + row * 4 * n, 4 * n, high - row, n - GROUP * group,
-                                    right,
-                                )  # fmt: skip
-                            else:
-                                tile(
-                                    left + row * pitch, right, deep, begun, given_pitch,
-                                    y + row * 4 * n, 4 * n, high - row, n - GROUP * group,
-                                    right,
-                                )  # fmt: skip
+    @inlined
+    def part(
+        a: Any, share: int, e: int, low: int, high: int, first: int, last: int
+    ) -> None:
+        right, w, bias = (
+            a[_SCRATCH] + share * a[_STRIDE],
+            e * a[_EXPERT],
+            e * a[_B_PITCH],
+        )
+        for row in range(low, high, HIGH):
+            end = min(row + HIGH, high)
+            m = end - row
+            taller = (m + tall - 1) // tall * tall <= (m + short - 1) // short * short
+            for start in range(0, a[_DEPTH], piece):
+                deep = min(piece, a[_DEPTH] - start)
+                left = a[_X] + (start // piece * a[_X_ROWS] + row) * pitch
+                for group in range(first, last, groups):
+                    unpack(a, w, group, start, deep, right)
+                    if taller:
+                        by_tall(a, left, right, start, deep, row, end, bias, group)
+                    else:
+                        by_short(a, left, right, start, deep, row, end, bias, group)
 
-    return command(run)
+    return in_turns(groups, part)

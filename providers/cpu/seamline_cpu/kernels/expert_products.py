@@ -1,9 +1,4 @@
-"""
-Weights of many experts, packed once, and their products bound over rows in expert order.
-
-All experts of a layer are one packed matrix, in which each begins at a group of its own,
-so that they share a form, and the bytes from one to the next are a constant.
-"""
+"""Products with many experts' weights, bound over rows in expert order."""
 
 from __future__ import annotations
 
@@ -15,108 +10,34 @@ from seamline.provider import Array
 from seamline_cpu.commands import bind
 from seamline_cpu.huge_pages import huge
 from seamline_cpu.kernels.expert_commands import (
-    SLOTS,
     WIDE,
-    float_products,
-    int8_products,
+    few_products,
     quantised,
     widened,
 )
 from seamline_cpu.kernels.expert_pieces import (
     FROM_ROWS,
-    PIECE_SLOTS,
     in_pieces,
     unpacked_products,
 )
 from seamline_cpu.kernels.expert_routing import PRODUCTS, Routes
+from seamline_cpu.kernels.expert_turns import SLOTS
+from seamline_cpu.kernels.expert_weights import Experts
 from seamline_cpu.kernels.nbits_codebooks import factor_of
 from seamline_cpu.kernels.nbits_layout import (
     GROUP,
     Packed,
-    Source,
-    fewest_groups,
-    pack,
 )
 from seamline_cpu.kernels.nbits_many import fill, room, weights_of
 from seamline_cpu.kernels.nbits_plans import piece_of, pieces_of
 from seamline_cpu.row_tiles import APART, HEIGHTS
 from seamline_cpu.vectors import REGISTER
 
-__all__ = ["Experts", "Layer", "Rows", "pack_experts", "padded_rows"]
+__all__ = ["Layer", "Rows"]
 
 f4 = np.float32
 _TURNS = 8  # turns of each thread at the weights
 _SHARED_FROM = 1 << 17  # multiply-adds from which more threads pay
-
-
-@attrs.frozen(eq=False)
-class Experts:
-    """
-    Weights of one layer of all experts.
-
-    Attributes
-    ----------
-    packed
-        Rows of expert ``e`` begin at row ``e * rows``.
-    rows
-        Rows kept for each expert, whole groups.
-    """
-
-    packed: Packed
-    experts: int
-    n: int
-
-    @property
-    def rows(self) -> int:
-        """Give the rows that each expert takes."""
-        return padded_rows(self.n)
-
-
-def padded_rows(n: int) -> int:
-    """Give the rows that N of one expert are filled up to."""
-    return fewest_groups(n) * GROUP
-
-
-def pack_experts(
-    codes: Array, scales: Array, zeros: Array | None, bits: int, k: int, block: int,
-    table: str = "",
-) -> Experts:  # fmt: skip
-    """
-    Pack the weights of one layer.
-
-    Parameters
-    ----------
-    codes
-        uint8, (experts, N, bytes of K), low bits first.
-    scales
-        (experts, N, blocks).
-    zeros
-        uint8 codes, (experts, N, blocks), or None for the middle code.
-    block
-        Codes of K with one scale, a multiple of 16; K itself is filled up to it.
-    table
-        The table whose values codes stand for; empty for numbers.
-    """
-    experts, n = codes.shape[:2]
-    rows, blocks = padded_rows(n), scales.shape[2]
-    width = blocks * block * bits // 8
-    filled = _filled(codes, rows, width).reshape(experts * rows, blocks, -1)
-    parts = [
-        None if x is None else _filled(x, rows, blocks).reshape(experts * rows, blocks)
-        for x in (scales, zeros)
-    ]
-    assert parts[0] is not None
-    source = Source(filled, parts[0], parts[1], k, bits, table=table)
-    return Experts(pack(source), experts, n)
-
-
-def _filled(x: Array, rows: int, width: int) -> Array:
-    """Give (experts, n, w) as (experts, rows, width), with zeros where there is no more."""
-    if x.shape[1:] == (rows, width):
-        return x
-    out = np.zeros((len(x), rows, width), x.dtype)
-    out[:, : x.shape[1], : x.shape[2]] = x
-    return out
 
 
 @attrs.frozen(eq=False)
@@ -191,7 +112,7 @@ class Layer:
             values, keep = {"x": wide.ctypes.data, "x_pitch": wide.strides[0]}, wide
             what = widened(self.vectors, kind)
         keep = (a, order, keep)
-        arguments = _arguments(SLOTS, like, **where, **values)
+        arguments = _arguments(like, **where, **values)
         runs: list[Run] = [bind(what, arguments, shares, keep=keep)]
         if not self.unpacks:
             return Rows(values, {}, runs, keep)
@@ -199,7 +120,7 @@ class Layer:
         # Rows past the last are read by its tile, and never written: zeros, as memory is new.
         held = huge(-(-packed.depth // piece) * rows * (piece + APART) * 4)
         pieces = {"x": held.ctypes.data, "x_rows": rows, "depth": packed.depth}
-        arguments = _arguments(PIECE_SLOTS, like, **where, **pieces)
+        arguments = _arguments(like, **where, **pieces)
         what, keep = in_pieces(self.vectors, kind, piece), (keep, held)
         runs.append(bind(what, arguments, shares, keep=keep))
         return Rows(values, pieces, runs, keep)
@@ -235,17 +156,17 @@ class Layer:
             "bias": bias.ctypes.data, "b_pitch": bias.strides[0], "y": y.ctypes.data,
         }  # fmt: skip
         arguments = _arguments(
-            SLOTS, weights, next_at=routes.counters[number].ctypes.data,
+            weights, next_at=routes.counters[number].ctypes.data,
             y_pitch=y.strides[0], per=max(1, panels // WIDE),
             most=self._from_rows - 1 if self.unpacks else m, **where, **rows.values,
         )  # fmt: skip
-        make = int8_products if self.int8 else float_products
+        what = few_products(self.vectors, packed.form, self.int8)
         keep = (rows.keep, weights, bias, y, routes)
-        few = bind(make(self.vectors, packed.form), arguments, shares, keep=keep)
+        few = bind(what, arguments, shares, keep=keep)
         if not self.unpacks:
             return [few]
         at = routes.counters[PRODUCTS + number].ctypes.data
-        where |= {"next_at": at, **rows.pieces}
+        where |= {"next_at": at, "least": self._from_rows, "most": m, **rows.pieces}
         return [few, self._unpacked(weights, panels, shares, where, keep)]
 
     def _unpacked(
@@ -263,7 +184,7 @@ class Layer:
         stride = 4 * piece * columns + 64  # a cache line apart
         scratch = huge(shares * stride)
         arguments = _arguments(
-            PIECE_SLOTS, weights, scratch=scratch.ctypes.data, stride=stride,
+            weights, scratch=scratch.ctypes.data, stride=stride,
             per=max(1, min(fits.most, panels * GROUP // columns)), block=packed.block, **where,
         )  # fmt: skip
         what = unpacked_products(self.vectors, packed.form, piece, fits.wide)
@@ -284,11 +205,11 @@ def _quantised_room(m: int, packed: Packed) -> tuple[dict[str, int], object]:
     return values, (codes, scales, totals)
 
 
-def _arguments(slots: tuple[str, ...], weights: Experts, **values: int) -> Array:
+def _arguments(weights: Experts, **values: int) -> Array:
     """Give a command's arguments, those among them that say where weights are."""
-    a = np.zeros(len(slots), np.int64)
+    a = np.zeros(len(SLOTS), np.int64)
     where = weights_of(weights.packed)
     groups = weights.rows // GROUP
     where |= {"n": weights.n, "groups": groups, "expert": groups * where["across"]}
-    fill(a, slots, **where, **values)
+    fill(a, SLOTS, **where, **values)
     return a

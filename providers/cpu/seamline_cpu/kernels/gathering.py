@@ -13,6 +13,7 @@ from seamline.provider import Array
 from seamline.tensors import ANY, INDICES
 from seamline_cpu.binding import axis_of, copying, row_offsets, strides_of, within
 from seamline_cpu.kernels.gather_commands import bind_gather
+from seamline_cpu.kernels.recorded import moved
 from seamline_cpu.kernels.rows import threads_of
 from seamline_cpu.table import TABLE
 
@@ -22,7 +23,7 @@ __all__ = ["element_finder", "unpacked"]
 _SMALL_NBYTES = 1 << 15
 
 
-@TABLE.kernel("Gather", dtypes={0: ANY, 1: INDICES})
+@TABLE.kernel("Gather", dtypes={0: ANY, 1: INDICES}, not_capturable=moved)
 def gather(call: Call) -> Run:
     """Take slices along an axis: a command, or one copy of a view for one constant index."""
     x, indices, out = call.inputs[0], call.inputs[1], call.outputs[0]

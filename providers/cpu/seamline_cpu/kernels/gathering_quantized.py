@@ -32,6 +32,7 @@ from seamline_cpu.jit import jit
 from seamline_cpu.kernels.nbits_choice import choice
 from seamline_cpu.kernels.nbits_commands import narrowed
 from seamline_cpu.kernels.quantized_fitting import unfit_table
+from seamline_cpu.kernels.recorded import converted, only
 from seamline_cpu.kernels.rows import threads_of
 from seamline_cpu.table import TABLE
 
@@ -196,6 +197,7 @@ def _refused(node: NodeView) -> str | None:
     "GatherBlockQuantized", domain="com.microsoft",
     dtypes={0: tuple(_BITS), 1: INDICES, 2: _SCALES}, when=all_of(_refused, unfit_table),
     variant="commands", because="codes are looked up one by one where they lie mapped",
+    not_capturable=all_of(only(*TABLES), converted(2)),
 )  # fmt: skip
 def gather_block_quantized(call: Call) -> Run:
     """

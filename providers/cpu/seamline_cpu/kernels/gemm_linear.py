@@ -18,6 +18,7 @@ from seamline_cpu.kernels.byte_panels import BytePanels
 from seamline_cpu.kernels.byte_product import bind_bytes
 from seamline_cpu.kernels.int8_choice import group_of, variant_for
 from seamline_cpu.kernels.linear_elementwise import BYTES, single
+from seamline_cpu.kernels.recorded import OF_BYTES
 from seamline_cpu.kernels.rows import threads_of
 from seamline_cpu.table import TABLE
 
@@ -65,6 +66,7 @@ def _nbytes(view: NodeView) -> int:
 @TABLE.kernel(
     "QGemm", domain=_DOMAIN, dtypes={0: BYTES, 3: BYTES}, when=_unfit, resident=_nbytes,
     variant="packed", because="sums end in floats or bytes while they are in the cache",
+    not_capturable=OF_BYTES,
 )  # fmt: skip
 def qgemm(call: Call) -> Run:
     """Bind ``alpha (A - a_zero) (B - b_zero) + C``, scaled, and where asked rounded to bytes."""

@@ -39,6 +39,7 @@ from seamline_cpu.kernels.group_query_commands import (
     place_rows,
 )
 from seamline_cpu.kernels.group_query_fitting import Heads, heads_of
+from seamline_cpu.kernels.recorded import only
 from seamline_cpu.kernels.rows import threads_of
 from seamline_cpu.table import TABLE
 
@@ -208,6 +209,8 @@ def _biases(plan: _Plan) -> tuple[list[Bias], int]:
 @TABLE.kernel(
     "GroupQueryAttention", domain="com.microsoft", dtypes={0: _DTYPES, 5: INDICES},
     when=all_of(refused_group_query, unfit_group_query), host_inputs={6}, aliases=((1, 3), (2, 4)),
+    not_capturable=only(*KINDS),
+    bounded=(3, 4),
 )  # fmt: skip
 def group_query_attention(call: Call) -> Run:
     """

@@ -19,6 +19,7 @@ from seamline.tensors import FLOATS
 from seamline_cpu.atomics import floats
 from seamline_cpu.commands import command
 from seamline_cpu.kernels.normalization_fitting import unfit_trailing
+from seamline_cpu.kernels.recorded import OF_FLOAT32
 from seamline_cpu.kernels.rows import bind_rows, matrix, sums, threads_of
 from seamline_cpu.table import TABLE
 
@@ -161,7 +162,7 @@ def bind_normalization(
 
 @TABLE.kernel(
     "LayerNormalization", since=17, dtypes={0: FLOATS, 1: FLOATS}, aliases=((0, 0),),
-    when=unfit_trailing,
+    when=unfit_trailing, not_capturable=OF_FLOAT32,
 )  # fmt: skip
 def layer_normalization(call: Call) -> Run:
     """Bind LayerNormalization; statistics are made in float32 or wider."""
@@ -172,7 +173,7 @@ def layer_normalization(call: Call) -> Run:
 
 @TABLE.kernel(
     "RMSNormalization", since=23, dtypes={0: FLOATS, 1: FLOATS}, aliases=((0, 0),),
-    when=unfit_trailing,
+    when=unfit_trailing, not_capturable=OF_FLOAT32,
 )  # fmt: skip
 def rms_normalization(call: Call) -> Run:
     """Bind RMSNormalization; the mean of squares is made in float32 or wider."""
@@ -184,11 +185,11 @@ def rms_normalization(call: Call) -> Run:
 
 @TABLE.kernel(
     "SimplifiedLayerNormalization", dtypes={0: FLOATS, 1: FLOATS}, aliases=((0, 0),),
-    when=unfit_trailing,
+    when=unfit_trailing, not_capturable=OF_FLOAT32,
 )  # fmt: skip
 @TABLE.kernel(
     "SimplifiedLayerNormalization", domain=CONTRIB, dtypes={0: FLOATS, 1: FLOATS},
-    aliases=((0, 0),), when=unfit_trailing,
+    aliases=((0, 0),), when=unfit_trailing, not_capturable=OF_FLOAT32,
 )  # fmt: skip
 def simplified_layer_normalization(call: Call) -> Run:
     """Bind onnxruntime's name for RMS normalization, with the factor as output 1."""

@@ -16,8 +16,8 @@ from numba.np.numpy_support import carray
 
 from seamline.provider import Array
 from seamline_cpu.atomics import bytes_at, floats
-from seamline_cpu.commands import Native, bind, command
-from seamline_cpu.jit import jit
+from seamline_cpu.commands import Command, Native, bind, command
+from seamline_cpu.jit import inlined, jit
 from seamline_cpu.kernels.quantize_loops import (
     dequantize,
     dequantize_each,
@@ -42,41 +42,56 @@ def point_of(zero: int, index: int, sign: int) -> Any:
     return i4(i4(i4(bytes_at(zero + index)[0]) ^ i4(sign)) - i4(sign))
 
 
-@command
-def _quantized(a: Any, share: int, shares: int) -> None:
-    n, sign = a[_N], a[_SIGN]
-    first, end, low, high = portion(a[_LINES], n, share, shares)
-    for r in range(first, end):
-        at = r * n + low
-        x = matrix(floats(a[_FLOATS] + 4 * at), 1, high - low)[0]
-        codes = carray(bytes_at(a[_CODES] + at), (high - low,))
-        if a[_EACH] != 0:
-            scales = matrix(floats(a[_SCALE] + 4 * low), 1, high - low)[0]
-            zeros = carray(bytes_at(a[_ZERO] + low), (high - low,))
-            quantize_each(x, codes, scales, zeros, i4(sign))
-        else:
-            place = r % a[_EVERY] * a[_STEP]
-            zero = point_of(a[_ZERO], place, sign)
-            scale = floats(a[_SCALE])[place]
-            quantize(x, codes, scale, zero, i4(-sign), i4(255 - sign))
+def _by_lines(line: Any, each: Any) -> Command:
+    """
+    Give the command that goes through lines.
+
+    Parameters
+    ----------
+    line
+        Compiled: floats and codes of one scale; the scale, zero point and sign, int32.
+    each
+        Compiled: floats and codes; scales, zero points as bytes, and the sign.
+    """
+
+    def run(a: Any, share: int, shares: int) -> None:
+        n, sign = a[_N], a[_SIGN]
+        first, end, low, high = portion(a[_LINES], n, share, shares)
+        for r in range(first, end):
+            at = r * n + low
+            real = matrix(floats(a[_FLOATS] + 4 * at), 1, high - low)[0]
+            codes = carray(bytes_at(a[_CODES] + at), (high - low,))
+            if a[_EACH] != 0:
+                scales = matrix(floats(a[_SCALE] + 4 * low), 1, high - low)[0]
+                zeros = carray(bytes_at(a[_ZERO] + low), (high - low,))
+                each(real, codes, scales, zeros, i4(sign))
+            else:
+                place = r % a[_EVERY] * a[_STEP]
+                zero = point_of(a[_ZERO], place, sign)
+                line(real, codes, floats(a[_SCALE])[place], zero, i4(sign))
+
+    return command(run)
 
 
-@command
-def _dequantized(a: Any, share: int, shares: int) -> None:
-    n, sign = a[_N], a[_SIGN]
-    first, end, low, high = portion(a[_LINES], n, share, shares)
-    for r in range(first, end):
-        at = r * n + low
-        out = matrix(floats(a[_FLOATS] + 4 * at), 1, high - low)[0]
-        codes = carray(bytes_at(a[_CODES] + at), (high - low,))
-        if a[_EACH] != 0:
-            scales = matrix(floats(a[_SCALE] + 4 * low), 1, high - low)[0]
-            zeros = carray(bytes_at(a[_ZERO] + low), (high - low,))
-            dequantize_each(codes, out, scales, zeros, i4(sign))
-        else:
-            place = r % a[_EVERY] * a[_STEP]
-            zero = point_of(a[_ZERO], place, sign)
-            dequantize(codes, out, floats(a[_SCALE])[place], zero, i4(sign))
+@inlined
+def _quantized_line(real: Any, codes: Any, scale: Any, zero: Any, sign: Any) -> None:
+    quantize(real, codes, scale, zero, i4(-sign), i4(255 - sign))
+
+
+@inlined
+def _dequantized_line(real: Any, codes: Any, scale: Any, zero: Any, sign: Any) -> None:
+    dequantize(codes, real, scale, zero, sign)
+
+
+@inlined
+def _dequantized_each(
+    real: Any, codes: Any, scales: Any, zeros: Any, sign: Any
+) -> None:
+    dequantize_each(codes, real, scales, zeros, sign)
+
+
+_quantized = _by_lines(_quantized_line, quantize_each)
+_dequantized = _by_lines(_dequantized_line, _dequantized_each)
 
 
 @attrs.frozen
@@ -99,7 +114,7 @@ class _Lines:
 
 
 def _bound(
-    what: Any, real: Array, codes: Array, scale: Array, zero: Array | None, axis: int,
+    what: Command, real: Array, codes: Array, scale: Array, zero: Array | None, axis: int,
     threads: int,
 ) -> Native:  # fmt: skip
     lines = _Lines.of(codes.shape, scale.size, axis)

@@ -21,6 +21,7 @@ from seamline_cpu.binding import nothing
 from seamline_cpu.commands import bind, command
 from seamline_cpu.kernels.linear_commands import point_of
 from seamline_cpu.kernels.quantize_loops import code_of
+from seamline_cpu.kernels.recorded import OF_BYTES
 from seamline_cpu.kernels.rows import elementwise, threads_of
 from seamline_cpu.strides import portion, three_loops
 from seamline_cpu.table import TABLE
@@ -179,7 +180,12 @@ _unfit = single(1, 2, 4, 5, 6, 7, needed=(1, 4, 6))
 
 
 @TABLE.kernel(
-    "QLinearAdd", domain=_DOMAIN, dtypes=BYTES, when=_unfit, variant="commands"
+    "QLinearAdd",
+    domain=_DOMAIN,
+    dtypes=BYTES,
+    when=_unfit,
+    variant="commands",
+    not_capturable=OF_BYTES,
 )
 def qlinear_add(call: Call) -> Run:
     """Bind the sum of two tensors of bytes, rounded to bytes again."""
@@ -187,7 +193,12 @@ def qlinear_add(call: Call) -> Run:
 
 
 @TABLE.kernel(
-    "QLinearMul", domain=_DOMAIN, dtypes=BYTES, when=_unfit, variant="commands"
+    "QLinearMul",
+    domain=_DOMAIN,
+    dtypes=BYTES,
+    when=_unfit,
+    variant="commands",
+    not_capturable=OF_BYTES,
 )
 def qlinear_mul(call: Call) -> Run:
     """Bind the product of two tensors of bytes, rounded to bytes again."""

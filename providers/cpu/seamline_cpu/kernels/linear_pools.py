@@ -24,6 +24,7 @@ from seamline_cpu.kernels.linear_elementwise import BYTES, single
 from seamline_cpu.kernels.pooling import divisors_of, pool_window
 from seamline_cpu.kernels.pooling_bytes import bind_byte_pool
 from seamline_cpu.kernels.quantize_loops import code_of
+from seamline_cpu.kernels.recorded import OF_BYTES
 from seamline_cpu.kernels.rows import threads_of
 from seamline_cpu.table import TABLE
 
@@ -57,7 +58,7 @@ _points = single(1, 2, 3, 4, needed=(1, 3))
 @TABLE.kernel(
     "QLinearAveragePool", domain=_DOMAIN, dtypes=BYTES,
     when=all_of(_channels_last, _too_many_axes, unfit_pool, _points), variant="commands",
-    because="float32 folds between two passes over bytes",
+    because="float32 folds between two passes over bytes", not_capturable=OF_BYTES,
 )  # fmt: skip
 def qlinear_average_pool(call: Call) -> Run:
     """Bind the mean of each window of bytes, over its pixels or its padding too."""
@@ -93,7 +94,7 @@ def _means(a: Any, share: int, shares: int) -> None:
 @TABLE.kernel(
     "QLinearGlobalAveragePool", domain=_DOMAIN, dtypes=BYTES,
     when=all_of(_channels_last, _no_pixels, _points), variant="commands",
-    because="a channel's codes are added as integers",
+    because="a channel's codes are added as integers", not_capturable=OF_BYTES,
 )  # fmt: skip
 def qlinear_global_average_pool(call: Call) -> Run:
     """Bind the mean of each channel of bytes."""

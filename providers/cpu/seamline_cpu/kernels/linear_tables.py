@@ -24,6 +24,7 @@ from seamline_cpu.jit import jit
 from seamline_cpu.kernels.linear_commands import point_of
 from seamline_cpu.kernels.linear_elementwise import BYTES, single
 from seamline_cpu.kernels.quantize_loops import code_of
+from seamline_cpu.kernels.recorded import OF_BYTES, OF_FLOAT32
 from seamline_cpu.kernels.rows import threads_of
 from seamline_cpu.strides import portion
 from seamline_cpu.table import TABLE
@@ -100,7 +101,7 @@ def _bind_unary(call: Call, op: int, alpha: float = 0.0) -> Run:
 
 @TABLE.kernel(
     "QLinearSigmoid", domain=_DOMAIN, dtypes=BYTES, when=single(1, 2, 3, 4, needed=(1, 3)),
-    variant="commands", because="a table of all bytes",
+    variant="commands", because="a table of all bytes", not_capturable=OF_BYTES,
 )  # fmt: skip
 def qlinear_sigmoid(call: Call) -> Run:
     """Bind the sigmoid of bytes."""
@@ -109,7 +110,7 @@ def qlinear_sigmoid(call: Call) -> Run:
 
 @TABLE.kernel(
     "QLinearLeakyRelu", domain=_DOMAIN, dtypes=BYTES, when=single(1, 2, 3, 4, needed=(1, 3)),
-    variant="commands", because="a table of all bytes",
+    variant="commands", because="a table of all bytes", not_capturable=OF_BYTES,
 )  # fmt: skip
 def qlinear_leaky_relu(call: Call) -> Run:
     """Bind x, or ``alpha`` x below 0, of bytes."""
@@ -152,6 +153,7 @@ def _unfit_softmax(view: NodeView) -> str | None:
 @TABLE.kernel(
     "QLinearConcat", domain=_DOMAIN, dtypes={0: ("float32",), 1: BYTES}, when=_unfit_concat,
     variant="commands", because="a table of all bytes for each input",
+    not_capturable=OF_FLOAT32,
 )  # fmt: skip
 def qlinear_concat(call: Call) -> Run:
     """Bind tensors of bytes one after the other, each brought to the output's scale."""
@@ -202,6 +204,7 @@ def _softmax(a: Any, share: int, shares: int) -> None:
     "QLinearSoftmax", domain=_DOMAIN, dtypes=BYTES,
     when=all_of(_unfit_softmax, single(1, 2, 3, 4, needed=(1, 3))),
     variant="commands", because="exponentials of 256 differences are a table",
+    not_capturable=OF_BYTES,
 )  # fmt: skip
 def qlinear_softmax(call: Call) -> Run:
     """Bind softmax along one axis, or before ``opset`` 13 over the flattened rest."""

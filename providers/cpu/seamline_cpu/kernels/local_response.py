@@ -13,6 +13,7 @@ from seamline_cpu.atomics import floats
 from seamline_cpu.binding import nothing
 from seamline_cpu.commands import Native, bind, command
 from seamline_cpu.kernels.float32_math import exp, log
+from seamline_cpu.kernels.recorded import OF_FLOAT32
 from seamline_cpu.kernels.rows import elementwise, matrix, threads_of
 from seamline_cpu.table import TABLE
 
@@ -99,7 +100,7 @@ def _bind(
     return bind(_lrn, arguments, shares, keep=(x, out, numbers, scratch))
 
 
-@TABLE.kernel("LRN", dtypes=("float32",), variant="numba")
+@TABLE.kernel("LRN", dtypes=("float32",), variant="numba", not_capturable=OF_FLOAT32)
 def lrn(call: Call) -> Run:
     """Bind LRN of float32: divide by a power of the squares of neighbouring channels."""
     x, out = call.inputs[0], call.outputs[0]

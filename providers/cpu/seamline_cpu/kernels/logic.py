@@ -17,8 +17,9 @@ from seamline_cpu.kernels.pointwise import (
     share_count,
     shared_out,
 )
-from seamline_cpu.kernels.typed_commands import bind_comparison, bind_where
-from seamline_cpu.table import TABLE
+from seamline_cpu.kernels.recorded import moved, only
+from seamline_cpu.kernels.typed_commands import COMPARED, bind_comparison, bind_where
+from seamline_cpu.table import IN_PYTHON, TABLE
 
 __all__: list[str] = []
 
@@ -45,12 +46,17 @@ _UFUNCS: tuple[tuple[str, Any, int, tuple[str, ...]], ...] = (
     ("LessOrEqual", np.less_equal, 12, NUMBERS),
 )
 _COMPARISONS = ("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual")
+_RECORDED = {
+    **dict.fromkeys(_COMPARISONS, only(*COMPARED)),
+    **dict.fromkeys(("And", "Or", "Xor"), only("bool")),
+}
 
 for _op, _ufunc, _since, _dtypes in _UFUNCS:
     _aliases = () if _op in _COMPARISONS else _EITHER
-    TABLE.kernel(_op, since=_since, dtypes=_dtypes, aliases=_aliases)(
-        functools.partial(_of_ufunc, _ufunc)
-    )
+    _recorded = _RECORDED.get(_op, IN_PYTHON)
+    TABLE.kernel(
+        _op, since=_since, dtypes=_dtypes, aliases=_aliases, not_capturable=_recorded
+    )(functools.partial(_of_ufunc, _ufunc))
 
 
 @TABLE.kernel("BitShift", since=11, dtypes=INTEGERS, aliases=_EITHER)
@@ -72,7 +78,9 @@ def _choose(condition: Array, x: Array, y: Array, out: Array) -> None:
     np.copyto(out, x, where=condition)
 
 
-@TABLE.kernel("Where", since=9, dtypes={0: BOOL, 1: ANY}, aliases=((0, 2),))
+@TABLE.kernel(
+    "Where", since=9, dtypes={0: BOOL, 1: ANY}, aliases=((0, 2),), not_capturable=moved
+)
 def where(call: Call) -> Run:
     """Bind Where: Y, and over it X where the condition holds; all three broadcast."""
     out = call.outputs[0]

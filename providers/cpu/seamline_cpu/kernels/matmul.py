@@ -29,6 +29,7 @@ from seamline_cpu.kernels.panels import (
     pack_panels,
     packed_nbytes,
 )
+from seamline_cpu.kernels.recorded import OF_FLOAT32
 from seamline_cpu.kernels.rows import threads_of
 from seamline_cpu.kernels.stacked_product import stacked
 from seamline_cpu.table import TABLE
@@ -173,13 +174,13 @@ def _then_scaled(call: Call, multiply: Run, out: Array, alpha: float) -> Run:
     return in_order((multiply, scale))
 
 
-@TABLE.kernel("MatMul", dtypes=_DTYPES)
+@TABLE.kernel("MatMul", dtypes=_DTYPES, not_capturable=OF_FLOAT32)
 def matmul(call: Call) -> Run:
     """Bind MatMul, with NumPy's rules for one dimension and for stacks."""
     return bind_product(call, call.input(0), call.input(1), call.output(0))
 
 
-@TABLE.kernel("FusedMatMul", domain=CONTRIB, dtypes=FLOATS)
+@TABLE.kernel("FusedMatMul", domain=CONTRIB, dtypes=FLOATS, not_capturable=OF_FLOAT32)
 def fused_matmul(call: Call) -> Run:
     """
     Bind ``alpha * A' @ B'``.
@@ -212,7 +213,9 @@ def _whole_factors(view: NodeView) -> str | None:
     return None
 
 
-@TABLE.kernel("Gemm", since=7, dtypes=_DTYPES, when=_whole_factors)
+@TABLE.kernel(
+    "Gemm", since=7, dtypes=_DTYPES, when=_whole_factors, not_capturable=OF_FLOAT32
+)
 def gemm(call: Call) -> Run:
     """Bind ``alpha * A' @ B' + beta * C``; half precision is rounded once, at the end."""
     a, b, c, y = call.input(0), call.input(1), call.input(2), call.output(0)

@@ -20,6 +20,7 @@ from seamline_cpu.kernels.matmul_nbits import bind_packed
 from seamline_cpu.kernels.nbits_choice import choice, forced_by
 from seamline_cpu.kernels.nbits_layout import Packed, Source, pack, packed_nbytes
 from seamline_cpu.kernels.nbits_product import Product
+from seamline_cpu.kernels.recorded import OF_FLOATS, constant, converted
 from seamline_cpu.kernels.rows import threads_of
 from seamline_cpu.table import TABLE
 
@@ -103,9 +104,13 @@ def _resident(view: NodeView) -> int:
     return packed_nbytes(n, blocks, 2 * width, 4, made.scales, None, made.table)
 
 
+_PACKED = {1: "weight", 2: "scale", 3: "zero point", 4: "bias"}
+
+
 @TABLE.kernel(
     "MatMulBnb4", domain=_DOMAIN, dtypes={0: _DTYPES, 1: ("uint8",), 2: _DTYPES},
     when=all_of(_refused, _unfit), resident=_resident,
+    not_capturable=all_of(OF_FLOATS, constant(_PACKED), converted()),
 )  # fmt: skip
 def matmul_bnb4(call: Call) -> Run:
     """Bind MatMulBnb4: packed once where the weights are constant, else at every run."""

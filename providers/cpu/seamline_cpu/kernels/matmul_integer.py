@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from seamline.fitting import Check, dims, unlike
+from seamline.fitting import Check, all_of, dims, unlike
 from seamline.kernels import Call, Run
 from seamline.provider import Array, NodeView
 from seamline.tensors import Dim
@@ -27,6 +27,7 @@ from seamline_cpu.kernels.byte_panels import BytePanels
 from seamline_cpu.kernels.byte_product import bind_bytes
 from seamline_cpu.kernels.byte_repacking import bind_repacking
 from seamline_cpu.kernels.int8_choice import group_of, variant_for
+from seamline_cpu.kernels.recorded import OF_BYTES, in_python
 from seamline_cpu.kernels.rows import threads_of
 from seamline_cpu.table import TABLE
 
@@ -201,10 +202,29 @@ def _resident(index: int, view: NodeView) -> int:
     return b.nbytes if b is not None and b.ndim < 3 else 0
 
 
+def _plain(a: int, b: int) -> Check:
+    """Accept products of matrices that do not broadcast, without scales for each row."""
+
+    def check(node: NodeView) -> str | None:
+        one, other = node.tensor(a), node.tensor(b)
+        if node.op_type == "QLinearMatMul":
+            out = node.tensor(6)
+            if out is not None and out.is_sized and out.shape not in ((), (1,)):
+                return in_python("it has an output scale for each row")
+        if one is None or other is None or one.shape is None or other.shape is None:
+            return None
+        if len(other.shape) > 2 and one.shape[:-2] != other.shape[:-2]:
+            return in_python(f"its matrices are {one} and {other}, which broadcast")
+        return None
+
+    return check
+
+
 @TABLE.kernel(
     "MatMulInteger", since=10, dtypes={0: _BYTES, 1: _BYTES},
     when=_unfit_points((2, 0, -2), (3, 1, -1)),
     resident=functools.partial(_resident, 1), variant="packed", because=_BECAUSE,
+    not_capturable=all_of(OF_BYTES, _plain(0, 1)),
 )  # fmt: skip
 def matmul_integer(call: Call) -> Run:
     """Bind MatMulInteger; zero points by tensor, by row of A, by column of B."""
@@ -217,6 +237,7 @@ def matmul_integer(call: Call) -> Run:
     "QLinearMatMul", since=10, dtypes={0: _BYTES, 3: _BYTES, 7: _BYTES},
     when=_unfit_points((1, 0, -2), (2, 0, -2), (4, 3, -1), (5, 3, -1)),
     resident=functools.partial(_resident, 3), variant="packed", because=_BECAUSE,
+    not_capturable=all_of(OF_BYTES, _plain(0, 3)),
 )  # fmt: skip
 def qlinear_matmul(call: Call) -> Run:
     """Bind QLinearMatMul: exact sums, one float32 factor, halves to even, saturated."""

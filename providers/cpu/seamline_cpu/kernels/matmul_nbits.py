@@ -28,6 +28,7 @@ from seamline_cpu.kernels.nbits_layout import (
 )
 from seamline_cpu.kernels.nbits_product import Product, padded_bias
 from seamline_cpu.kernels.quantized_fitting import unfit_blocks
+from seamline_cpu.kernels.recorded import OF_FLOATS, constant, converted
 from seamline_cpu.kernels.rows import threads_of
 from seamline_cpu.table import TABLE
 
@@ -109,9 +110,13 @@ def _resident(view: NodeView) -> int:
     return packed_nbytes(n, blocks, block, bits, scales, zeros)
 
 
+_PACKED = {1: "weight", 2: "scale", 3: "zero point", 4: "g_idx", 5: "bias"}
+
+
 @TABLE.kernel(
     "MatMulNBits", domain="com.microsoft", dtypes={0: _DTYPES, 1: ("uint8",), 2: _DTYPES},
     when=all_of(_refused, unfit_blocks), resident=_resident,
+    not_capturable=all_of(OF_FLOATS, constant(_PACKED), converted()),
 )  # fmt: skip
 def matmul_nbits(call: Call) -> Run:
     """Bind MatMulNBits: packed once where the weights are constant, else at every run."""

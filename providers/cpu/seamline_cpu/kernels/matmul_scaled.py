@@ -30,6 +30,7 @@ from seamline_cpu.kernels.epilogues import (
 )
 from seamline_cpu.kernels.int8_choice import group_of, variant_for
 from seamline_cpu.kernels.quantize_commands import bind_dynamic
+from seamline_cpu.kernels.recorded import OF_BYTES, OF_FLOAT32
 from seamline_cpu.kernels.rows import threads_of
 from seamline_cpu.table import TABLE
 
@@ -108,12 +109,12 @@ def _bind(
 @TABLE.kernel(
     "MatMulIntegerToFloat", domain=_OWN, dtypes={0: _BYTES, 1: _BYTES, 2: ("float32",)},
     when=all_of(_unfit(5, (3, 5), 6, (2, 4)), unknown_activation, unlike_output(7)),
-    resident=_nbytes, variant="packed", because=_BECAUSE,
+    resident=_nbytes, variant="packed", because=_BECAUSE, not_capturable=OF_BYTES,
 )  # fmt: skip
 @TABLE.kernel(
     "MatMulIntegerToFloat", domain=_DOMAIN, dtypes={0: _BYTES, 1: _BYTES, 2: ("float32",)},
     when=_unfit(5, (3, 5), 6, (2, 4)), resident=_nbytes, variant="packed",
-    because=_BECAUSE,
+    because=_BECAUSE, not_capturable=OF_BYTES,
 )  # fmt: skip
 def matmul_integer_to_float(call: Call) -> Run:
     """
@@ -139,7 +140,7 @@ def matmul_integer_to_float(call: Call) -> Run:
 @TABLE.kernel(
     "DynamicQuantizeMatMul", domain=_DOMAIN, dtypes={0: ("float32",), 1: _BYTES},
     when=_unfit(3, (2, 3), 4, ()), resident=_nbytes, variant="packed",
-    because=_BECAUSE,
+    because=_BECAUSE, not_capturable=OF_FLOAT32,
 )  # fmt: skip
 def dynamic_quantize_matmul(call: Call) -> Run:
     """Bind the quantisation of A by its own range, and the product of bytes."""

@@ -19,6 +19,7 @@ from collections.abc import Callable
 import attrs
 import numpy as np
 
+from seamline.fitting import all_of
 from seamline.kernels import Call, Run
 from seamline.provider import Array, NodeView, View
 from seamline.tensors import TensorType, ValueType
@@ -31,19 +32,15 @@ from seamline_cpu.kernels.expert_fitting import (
     unfit,
 )
 from seamline_cpu.kernels.expert_layers import as_rows, gated, mode_of, summed, wide
-from seamline_cpu.kernels.expert_products import (
-    Experts,
-    Layer,
-    Rows,
-    pack_experts,
-    padded_rows,
-)
+from seamline_cpu.kernels.expert_products import Layer, Rows
 from seamline_cpu.kernels.expert_routing import (
     bind_routing,
 )
+from seamline_cpu.kernels.expert_weights import Experts, pack_experts, padded_rows
 from seamline_cpu.kernels.gathering import unpacked
 from seamline_cpu.kernels.nbits_choice import choice, forced_by, is_int8
 from seamline_cpu.kernels.nbits_layout import packed_nbytes
+from seamline_cpu.kernels.recorded import OF_FLOATS, constant, converted
 from seamline_cpu.kernels.rows import threads_of
 from seamline_cpu.table import TABLE
 
@@ -144,9 +141,19 @@ def experts_type(node: NodeView) -> list[ValueType | None]:
     return [None if x is None else TensorType(x.dtype, x.shape)]
 
 
+#: What is packed before any run, by its input.
+_PACKED = {
+    2: "fc1 weight", 3: "fc1 scale", 5: "fc2 weight", 6: "fc2 scale", 8: "fc3 weight",
+    9: "fc3 scale", 4: "fc1 bias", 7: "fc2 bias", 10: "fc3 bias", 11: "fc1 zero point",
+    12: "fc2 zero point", 13: "fc3 zero point", 15: "fc1 global scale",
+    16: "fc2 global scale",
+}  # fmt: skip
+
+
 @TABLE.kernel(
     "QMoE", domain="com.microsoft", dtypes={0: _DTYPES, 1: _DTYPES, 2: ("uint8",)},
     when=unfit, resident=_resident,
+    not_capturable=all_of(OF_FLOATS, constant(_PACKED), converted()),
 )  # fmt: skip
 def qmoe(call: Call) -> Run:
     """Bind a quantised mixture of experts; weights that are fed are packed at every run."""

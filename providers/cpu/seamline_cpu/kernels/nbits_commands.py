@@ -18,13 +18,11 @@ from seamline_cpu.atomics import bytes_at, longs
 from seamline_cpu.commands import Command, command
 from seamline_cpu.jit import inlined
 from seamline_cpu.kernels.nbits_activations import narrower, quantiser, widener
-from seamline_cpu.kernels.nbits_float import float_tile
-from seamline_cpu.kernels.nbits_int8 import int8_tile
 from seamline_cpu.kernels.nbits_layout import Form
+from seamline_cpu.kernels.nbits_operands import SLOTS, float_at, int8_at
 from seamline_cpu.kernels.nbits_turns import clear_turns, next_turn
 
 __all__ = [
-    "SLOTS",
     "float_products",
     "gathered",
     "int8_products",
@@ -33,16 +31,10 @@ __all__ = [
     "widened",
 ]
 
-(_TURNS_AT, _PARTS, _M, _K, _A, _A_PITCH, _W, _ACROSS, _RECORD, _AFTER, _X, _X_PITCH, _X_OWN,
- _SCALE, _TOTAL, _S_PITCH, _S_OWN, _BLOCKS, _STEPS, _FACTOR, _BIAS, _Y, _Y_PITCH, _N, _GROUPS,
- _PER, _ROWS) = range(27)  # fmt: skip
-#: Names of the arguments, in their order. Where ``x_own`` is not 0, each thread has quantised
-#: activations of its own, so many bytes after another's.
-SLOTS = (
-    "turns_at", "parts", "m", "k", "a", "a_pitch", "w", "across", "record", "after", "x",
-    "x_pitch", "x_own", "scale", "total", "s_pitch", "s_own", "blocks", "steps", "factor",
-    "bias", "y", "y_pitch", "n", "groups", "per", "rows",
-)  # fmt: skip
+(_TURNS_AT, _PARTS, _GROUPS, _PER, _BLOCKS, _STEPS, _X, _X_PITCH, _SCALE, _TOTAL, _S_PITCH,
+ _M, _K, _A, _A_PITCH, _X_OWN, _S_OWN, _FACTOR, _ROWS) = (SLOTS.index(name) for name in (
+    "turns_at", "parts", "groups", "per", "blocks", "steps", "x", "x_pitch", "scale", "total",
+    "s_pitch", "m", "k", "a", "a_pitch", "x_own", "s_own", "factor", "rows"))  # fmt: skip
 
 
 @functools.cache
@@ -137,20 +129,13 @@ def int8_products(
 
     With the ``kind`` of activations each thread quantises all of them for itself first.
     """
-    tile = int8_tile(variant, form, rows, groups)
+    tile = int8_at(variant, form, rows, groups)
 
     @inlined
     def panel(a: Any, share: int, g: int, low: int, high: int) -> None:
-        x, own = a[_X] + share * a[_X_OWN], share * a[_S_OWN]
+        x, scale = share * a[_X_OWN], share * a[_S_OWN]
         for row in range(low, high, rows):
-            r = min(row, a[_M] - rows)
-            tile(
-                a[_W] + g * a[_ACROSS], a[_ACROSS], a[_RECORD], a[_AFTER],
-                x + r * a[_X_PITCH], a[_X_PITCH], a[_SCALE] + own + r * a[_S_PITCH],
-                a[_TOTAL] + own + r * a[_S_PITCH], a[_S_PITCH], a[_BLOCKS], a[_STEPS],
-                a[_BIAS] + 64 * g, a[_Y] + r * a[_Y_PITCH] + 64 * g, a[_Y_PITCH],
-                a[_N] - 16 * g,
-            )  # fmt: skip
+            tile(a, min(row, a[_M] - rows), g, 0, 0, x, scale)
 
     if kind is None:
         return _walked(groups, panel)
@@ -166,18 +151,12 @@ def int8_products(
 @functools.cache
 def float_products(variant: str, form: Form, rows: int, groups: int) -> Command:
     """Give the command that multiplies float32 activations, ``rows`` at a time."""
-    tile = float_tile(variant, form, rows, groups)
+    tile = float_at(variant, form, rows, groups)
 
     @inlined
     def panel(a: Any, share: int, g: int, low: int, high: int) -> None:
         for row in range(low, high, rows):
-            r = min(row, a[_M] - rows)
-            tile(
-                a[_W] + g * a[_ACROSS], a[_ACROSS], a[_RECORD], a[_AFTER],
-                a[_X] + r * a[_X_PITCH], a[_X_PITCH], a[_BLOCKS], a[_STEPS],
-                a[_BIAS] + 64 * g, a[_Y] + r * a[_Y_PITCH] + 64 * g, a[_Y_PITCH],
-                a[_N] - 16 * g,
-            )  # fmt: skip
+            tile(a, min(row, a[_M] - rows), g, 0, 0, 0, 0)
 
     return _walked(groups, panel)
 

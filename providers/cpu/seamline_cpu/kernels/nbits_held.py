@@ -18,7 +18,8 @@ from seamline_cpu.ir import types
 from seamline_cpu.jit import native
 from seamline_cpu.kernels.nbits_float import Weights
 from seamline_cpu.kernels.nbits_layout import GROUP, Form
-from seamline_cpu.kernels.nbits_pieces import PIECE_SLOTS, copier
+from seamline_cpu.kernels.nbits_operands import SLOTS
+from seamline_cpu.kernels.nbits_pieces import copier
 from seamline_cpu.kernels.nbits_tiles import AHEAD, parts_of, store_rows
 from seamline_cpu.kernels.nbits_turns import next_turn
 from seamline_cpu.row_tiles import APART
@@ -27,7 +28,7 @@ from seamline_cpu.vectors import F32, Vectors
 __all__ = ["emit_held", "held_products"]
 
 (_TURNS_AT, _DEPTH, _W, _ACROSS, _RECORD, _AFTER, _BLOCKS, _BLOCK, _STEPS, _BIAS, _Y, _N,
- _GROUPS, _PER, _SCRATCH, _STRIDE) = (PIECE_SLOTS.index(name) for name in (
+ _GROUPS, _PER, _SCRATCH, _STRIDE) = (SLOTS.index(name) for name in (
     "turns_at", "depth", "w", "across", "record", "after", "blocks", "block", "steps", "bias",
     "y", "n", "groups", "per", "scratch", "stride"))  # fmt: skip
 

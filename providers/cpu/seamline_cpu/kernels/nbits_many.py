@@ -10,7 +10,8 @@ from seamline_cpu.commands import bind
 from seamline_cpu.huge_pages import huge
 from seamline_cpu.kernels.nbits_held import held_products
 from seamline_cpu.kernels.nbits_layout import GROUP, Packed
-from seamline_cpu.kernels.nbits_pieces import PIECE_SLOTS, unpacked_products
+from seamline_cpu.kernels.nbits_operands import SLOTS
+from seamline_cpu.kernels.nbits_pieces import unpacked_products
 from seamline_cpu.kernels.nbits_plans import Plan, plan
 from seamline_cpu.kernels.nbits_turns import counters
 from seamline_cpu.kernels.tile_turns import begun
@@ -57,11 +58,11 @@ def by_pieces(
     rows = how.high if how.unpacked else pieces * m
     stride = weights + rows * pitch + 64
     scratch = huge(shares * stride)
-    a, (turns, turns_at) = np.zeros(len(PIECE_SLOTS), np.int64), counters(shares)
+    a, (turns, turns_at) = np.zeros(len(SLOTS), np.int64), counters(shares)
     fill(
-        a, PIECE_SLOTS, turns_at=turns_at, parts=shares, m=m, k=k, a=x.ctypes.data,
+        a, SLOTS, turns_at=turns_at, parts=shares, m=m, k=k, a=x.ctypes.data,
         a_pitch=x.strides[0], depth=packed.depth, block=packed.block, bias=bias.ctypes.data,
-        y=y.ctypes.data, per=how.per, high=how.high, scratch=scratch.ctypes.data,
+        y=y.ctypes.data, per=how.per, rows=how.high, scratch=scratch.ctypes.data,
         stride=stride, **weights_of(packed),
     )  # fmt: skip
     products = unpacked_products if how.unpacked else held_products

@@ -21,7 +21,6 @@ from seamline_cpu.instruction_sets import converts_half
 from seamline_cpu.kernels.nbits_amx import by_tiles, from_rows
 from seamline_cpu.kernels.nbits_codebooks import factor_of
 from seamline_cpu.kernels.nbits_commands import (
-    SLOTS,
     float_products,
     gathered,
     int8_products,
@@ -36,6 +35,7 @@ from seamline_cpu.kernels.nbits_many import (
     room,
     weights_of,
 )
+from seamline_cpu.kernels.nbits_operands import SLOTS
 from seamline_cpu.kernels.nbits_plans import FROM_ROWS as PIECES_FROM
 from seamline_cpu.kernels.nbits_turns import counters
 from seamline_cpu.kernels.tile_turns import begun

@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 
 from seamline.axes import axes_of, integers, pads_of
+from seamline.fitting import all_of
 from seamline.kernels import Call, Run
 from seamline.provider import Array
 from seamline.tensors import ANY, BOOL, FLOATS_8, NUMBERS
 from seamline_cpu.binding import copying, filling, from_host, in_order
+from seamline_cpu.kernels.recorded import known, moved
 from seamline_cpu.table import TABLE
 
 __all__ = ["ZERO_FILLED"]
@@ -20,7 +22,9 @@ __all__ = ["ZERO_FILLED"]
 ZERO_FILLED = NUMBERS + BOOL + FLOATS_8[:-1]
 
 
-@TABLE.kernel("Pad", since=(2, 2), dtypes=ANY)
+@TABLE.kernel(
+    "Pad", since=(2, 2), dtypes=ANY, not_capturable=all_of(moved, known(1, 3))
+)
 def pad_by_attributes(call: Call) -> Run:
     """Pad, or crop where a pad is negative, by attributes."""
     x, out = call.inputs[0], call.outputs[0]
@@ -28,7 +32,13 @@ def pad_by_attributes(call: Call) -> Run:
     return _pad(x, out, call.attr("pads"), call.attr("mode", "constant"), value)
 
 
-@TABLE.kernel("Pad", since=11, dtypes=ANY, host_inputs={1, 3})
+@TABLE.kernel(
+    "Pad",
+    since=11,
+    dtypes=ANY,
+    host_inputs={1, 3},
+    not_capturable=all_of(moved, known(1, 3)),
+)
 def pad_by_inputs(call: Call) -> Run:
     """Pad, or crop where a pad is negative, by inputs; the fill is 0 unless given."""
     x, out = call.inputs[0], call.outputs[0]

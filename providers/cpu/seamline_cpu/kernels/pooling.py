@@ -14,6 +14,7 @@ from seamline_cpu.kernels.pooling_bytes import bind_byte_pool
 from seamline_cpu.kernels.pooling_global import bind_means
 from seamline_cpu.kernels.pooling_planes import bind_pool_planes, suits_pool_planes
 from seamline_cpu.kernels.pooling_rows import bind_pool
+from seamline_cpu.kernels.recorded import OF_FLOAT32, only
 from seamline_cpu.kernels.windows import slide
 from seamline_cpu.table import TABLE
 
@@ -44,7 +45,11 @@ def _over(window: Window) -> tuple[int, ...]:
 
 
 @TABLE.kernel(
-    "MaxPool", since=(1, 22), dtypes=(*FLOATS, "int8", "uint8"), when=unfit_pool
+    "MaxPool",
+    since=(1, 22),
+    dtypes=(*FLOATS, "int8", "uint8"),
+    when=unfit_pool,
+    not_capturable=only("float32", "int8", "uint8"),
 )
 def max_pool(call: Call) -> Run:
     """Bind the largest of each window; NaN, where there is one, is the largest."""
@@ -136,7 +141,13 @@ def _is_global(window: Window) -> bool:
     return whole and window.begins == window.ends == zeros
 
 
-@TABLE.kernel("AveragePool", since=(1, 22), dtypes=FLOATS, when=unfit_pool)
+@TABLE.kernel(
+    "AveragePool",
+    since=(1, 22),
+    dtypes=FLOATS,
+    when=unfit_pool,
+    not_capturable=OF_FLOAT32,
+)
 def average_pool(call: Call) -> Run:
     """Bind the mean of each window, over its pixels or its padding too."""
     x, out = call.inputs[0], call.outputs[0]

@@ -11,6 +11,7 @@ from seamline.tensors import FLOATS
 from seamline.windows_fitting import unfit_unpool
 from seamline_cpu.atomics import floats
 from seamline_cpu.commands import command
+from seamline_cpu.kernels.recorded import OF_FLOAT32
 from seamline_cpu.kernels.reduction_rows import last_axes
 from seamline_cpu.kernels.rows import bind_rows, matrix, sum_of_row, threads_of
 from seamline_cpu.pool import run_shares
@@ -59,7 +60,9 @@ def bind_means(call: Call) -> Run:
     return bind_rows(_means, count, pixels, (x, call.outputs[0]), x.size, threads)
 
 
-@TABLE.kernel("GlobalAveragePool", since=(1, 22), dtypes=FLOATS)
+@TABLE.kernel(
+    "GlobalAveragePool", since=(1, 22), dtypes=FLOATS, not_capturable=OF_FLOAT32
+)
 def global_average_pool(call: Call) -> Run:
     """Bind the mean of each channel; half precision is added in float32."""
     x = call.inputs[0]
@@ -81,7 +84,7 @@ def global_average_pool(call: Call) -> Run:
     return _shared(call, reduce)
 
 
-@TABLE.kernel("GlobalMaxPool", since=(1, 22), dtypes=FLOATS)
+@TABLE.kernel("GlobalMaxPool", since=(1, 22), dtypes=FLOATS, not_capturable=OF_FLOAT32)
 def global_max_pool(call: Call) -> Run:
     """Bind the largest of each channel; of no pixels it is minus infinity."""
     x = call.inputs[0]

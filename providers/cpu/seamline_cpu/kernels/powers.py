@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from seamline.fitting import all_of
 from seamline.kernels import Call, Run
-from seamline.provider import Array
+from seamline.provider import Array, NodeView
 from seamline.tensors import FLOATS, INTEGERS
 from seamline_cpu.binding import filling, same_bytes
 from seamline_cpu.kernels.broadcast_commands import bind_unary
 from seamline_cpu.kernels.pointwise import ARITHMETIC_FROM, Formula, bind_ufunc
+from seamline_cpu.kernels.recorded import OF_FLOAT32, in_python, known
 from seamline_cpu.table import TABLE
 
 __all__: list[str] = []
@@ -71,8 +73,19 @@ def _native(call: Call, exponent: float) -> Run | None:
     return None if name is None else bind_unary(name, call, base, out)
 
 
+def _unusual(node: NodeView) -> str | None:
+    known, usual = node.constant(1), {0.0, 1.0, *_NAMES}
+    if known is not None and known.size == 1 and float(known.reshape(())) in usual:
+        return None
+    return in_python(f"only exponents of {sorted(usual)} have compiled commands")
+
+
 @TABLE.kernel(
-    "Pow", since=7, dtypes={0: FLOATS, 1: FLOATS + INTEGERS}, aliases=((0, 0),)
+    "Pow",
+    since=7,
+    dtypes={0: FLOATS, 1: FLOATS + INTEGERS},
+    aliases=((0, 0),),
+    not_capturable=all_of(OF_FLOAT32, known(1), _unusual),
 )
 def power(call: Call) -> Run:
     """Bind Pow of a float; the result has the base's type."""

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from seamline.fitting import all_of
 from seamline.kernels import Call, Run
-from seamline.provider import Array
+from seamline.provider import Array, NodeView
 from seamline.tensors import dtype_name, numpy_dtype
 from seamline_cpu.kernels.conversions import to_float8
 from seamline_cpu.kernels.granules import granules, in_rows
@@ -23,6 +24,7 @@ from seamline_cpu.kernels.pointwise import (
 )
 from seamline_cpu.kernels.quantize_commands import bind_dynamic
 from seamline_cpu.kernels.quantized_fitting import unfit_scales
+from seamline_cpu.kernels.recorded import OF_BYTES, OF_FLOAT32, in_python
 from seamline_cpu.kernels.rows import threads_of
 from seamline_cpu.table import TABLE
 
@@ -135,6 +137,23 @@ def _axis(call: Call) -> int:
     return 0 if rank == 1 and axis == 1 else axis % max(1, rank)
 
 
+def _unlike_bytes(node: NodeView) -> str | None:
+    """Say why a node's scale, or what it reads or gives, has no commands."""
+    kinds = [node.tensor(1), node.outputs[0] if node.outputs else None]
+    scale, out = (getattr(kind, "dtype", None) for kind in kinds)
+    wide, narrow = (
+        (out, "int8") if node.op_type == "DequantizeLinear" else ("float32", out)
+    )
+    if node.attributes.get("block_size", 0) or scale != "float32" or wide != "float32":
+        return in_python(f"its scale is {scale}, in blocks or not, and it gives {out}")
+    if narrow not in ("int8", "uint8") or node.attributes.get("precision", 0) not in (
+        0,
+        1,
+    ):
+        return in_python("only codes of 8 bits have compiled commands")
+    return None
+
+
 @TABLE.kernel(
     "QuantizeLinear",
     since=10,
@@ -146,6 +165,7 @@ def _axis(call: Call) -> int:
     when=unfit_scales,
     variant="commands",
     because=_COMPILED,
+    not_capturable=all_of(OF_FLOAT32, _unlike_bytes),
 )
 def quantize_linear(call: Call) -> Run:
     """Bind QuantizeLinear: x / scale, rounded to even, plus the zero point, saturated."""
@@ -171,6 +191,7 @@ def quantize_linear(call: Call) -> Run:
     when=unfit_scales,
     variant="commands",
     because=_COMPILED,
+    not_capturable=all_of(OF_BYTES, _unlike_bytes),
 )
 def dequantize_linear(call: Call) -> Run:
     """Bind DequantizeLinear: (x - zero point) scale, in float32."""
@@ -189,6 +210,7 @@ def dequantize_linear(call: Call) -> Run:
     dtypes=("float32",),
     variant="commands",
     because="one compiled pass for the range, one to quantise",
+    not_capturable=OF_FLOAT32,
 )
 def dynamic_quantize_linear(call: Call) -> Run:
     """

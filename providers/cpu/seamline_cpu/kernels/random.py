@@ -16,6 +16,7 @@ from seamline.kernels import Call, Run
 from seamline.provider import Array, NodeView
 from seamline.tensors import ANY, BOOL, FLOATS
 from seamline_cpu.binding import filling, in_order, same_bytes
+from seamline_cpu.kernels.recorded import moved
 from seamline_cpu.table import TABLE
 
 __all__: list[str] = []
@@ -129,8 +130,17 @@ def _may_drop(node: NodeView) -> str | None:
     return None if off or nothing_dropped else "training mode may drop elements"
 
 
-@TABLE.kernel("Dropout", since=(7, 11), dtypes=ANY, views=((0, 0),))
-@TABLE.kernel("Dropout", since=12, dtypes=ANY, when=_may_drop, views=((0, 0),))
+@TABLE.kernel(
+    "Dropout", since=(7, 11), dtypes=ANY, views=((0, 0),), not_capturable=moved
+)
+@TABLE.kernel(
+    "Dropout",
+    since=12,
+    dtypes=ANY,
+    when=_may_drop,
+    views=((0, 0),),
+    not_capturable=moved,
+)
 def dropout_inference(call: Call) -> Run:
     """Give the input; the mask keeps everything."""
     runs = []

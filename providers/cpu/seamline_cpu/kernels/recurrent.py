@@ -11,6 +11,7 @@ import numpy as np
 from seamline.fitting import all_of
 from seamline.kernels import Call, Run
 from seamline.tensors import FLOATS
+from seamline_cpu.kernels.recorded import OF_FLOAT32, known
 from seamline_cpu.kernels.recurrent_cells import (
     Cell,
     gru_cell,
@@ -139,7 +140,13 @@ def _as(kind: Any, array: _Array | None, direction: int) -> _Array | None:
     return None if array is None else array[direction].astype(kind, copy=False)
 
 
-@TABLE.kernel("LSTM", since=(7, 22), dtypes=FLOATS, when=_REFUSE)
+@TABLE.kernel(
+    "LSTM",
+    since=(7, 22),
+    dtypes=FLOATS,
+    when=_REFUSE,
+    not_capturable=all_of(OF_FLOAT32, known(1, 2, 3)),
+)
 def lstm(call: Call) -> Run:
     """Bind compiled steps for the usual form, else NumPy's."""
     if suits_native(call):
@@ -158,7 +165,13 @@ def lstm(call: Call) -> Run:
     return _run_cells(call, 2, lambda b: b[:, :size] + b[:, size:], make)
 
 
-@TABLE.kernel("GRU", since=(7, 22), dtypes=FLOATS, when=_REFUSE)
+@TABLE.kernel(
+    "GRU",
+    since=(7, 22),
+    dtypes=FLOATS,
+    when=_REFUSE,
+    not_capturable=all_of(OF_FLOAT32, known(1, 2, 3)),
+)
 def gru(call: Call) -> Run:
     """
     Bind compiled steps for the usual form, else NumPy's.
@@ -179,7 +192,13 @@ def gru(call: Call) -> Run:
     return _run_cells(call, 1, lambda b: b[:, :size], make)
 
 
-@TABLE.kernel("RNN", since=(7, 22), dtypes=FLOATS, when=_REFUSE)
+@TABLE.kernel(
+    "RNN",
+    since=(7, 22),
+    dtypes=FLOATS,
+    when=_REFUSE,
+    not_capturable=all_of(OF_FLOAT32, known(1, 2, 3)),
+)
 def rnn(call: Call) -> Run:
     """Bind compiled steps of the plain recurrence, or NumPy's for other activations."""
     if suits_native(call):

@@ -21,6 +21,7 @@ from seamline_cpu.commands import bind, joined
 from seamline_cpu.kernels.byte_panels import BytePanels
 from seamline_cpu.kernels.byte_product import bind_bytes
 from seamline_cpu.kernels.quantize_commands import bind_dynamic
+from seamline_cpu.kernels.recorded import OF_FLOAT32
 from seamline_cpu.kernels.recurrent_bytes_steps import (
     ARGUMENTS,
     scratch_bytes,
@@ -123,6 +124,7 @@ def _nbytes(view: NodeView) -> int:
     resident=_nbytes,
     variant="bytes",
     because="exact products of bytes, one command for all steps of a direction",
+    not_capturable=OF_FLOAT32,
 )
 def dynamic_quantize_lstm(call: Call) -> Run:
     """Quantise all inputs at once and multiply, then walk the steps."""

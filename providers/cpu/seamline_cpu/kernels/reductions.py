@@ -17,20 +17,23 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from seamline.kernels import Call, Run
+from seamline.fitting import all_of
+from seamline.kernels import Call, NotCapturable, Run
 from seamline.provider import Array
 from seamline.tensors import FLOATS
 from seamline_cpu.binding import same_bytes
+from seamline_cpu.kernels.recorded import known, only
 from seamline_cpu.kernels.reduction_rows import last_axes, middle_axes, whole_sums
 from seamline_cpu.kernels.rows import threads_of
-from seamline_cpu.table import TABLE
+from seamline_cpu.table import IN_PYTHON, TABLE
 
 __all__ = ["REDUCTIONS", "axes_to_reduce"]
 
 Axes = tuple[int, ...]
 Reduction = Callable[[Array, Axes], Array]
 
-_NUMBERS = (*FLOATS, "int32", "int64", "uint32", "uint64")
+_WHOLE = ("int32", "int64", "uint32", "uint64")
+_NUMBERS = (*FLOATS, *_WHOLE)
 _ORDERED = (*_NUMBERS, "int8", "uint8", "bool")
 _HALVES = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
 
@@ -194,6 +197,13 @@ def _compiled(name: str, x: Array, axes: Axes, y: Array, threads: int) -> Run | 
     return middle_axes(name, *shapes, threads)
 
 
+def _recorded(name: str) -> NotCapturable:
+    if name in ("Prod", "LogSum", "LogSumExp"):
+        return IN_PYTHON
+    added = _WHOLE if name == "Sum" else ()
+    return all_of(only("float32", *added), known(1))
+
+
 def _register(name: str, dtypes: tuple[str, ...]) -> None:
     input_from = 13 if name == "Sum" else 18
 
@@ -217,8 +227,13 @@ def _register(name: str, dtypes: tuple[str, ...]) -> None:
     old.__doc__ = f"Bind Reduce{name}, its axes an attribute."
     new.__doc__ = f"Bind Reduce{name}, its axes an input."
     op = f"Reduce{name}"
-    TABLE.kernel(op, since=(1, input_from - 1), dtypes=dtypes)(old)
-    TABLE.kernel(op, since=input_from, dtypes=dtypes, host_inputs={1})(new)
+    recorded = _recorded(name)
+    TABLE.kernel(op, since=(1, input_from - 1), dtypes=dtypes, not_capturable=recorded)(
+        old
+    )
+    TABLE.kernel(
+        op, since=input_from, dtypes=dtypes, host_inputs={1}, not_capturable=recorded
+    )(new)
 
 
 for _name in REDUCTIONS:

@@ -11,11 +11,13 @@ from typing import Any
 import attrs
 import numpy as np
 
+from seamline.fitting import all_of
 from seamline.kernels import Call, Run
 from seamline.provider import Array, NodeView
 from seamline.resized_axes import AxisPlan, axis_plans, coordinates
 from seamline.tensors import ANY, NUMBERS
 from seamline_cpu.binding import from_host, in_order, same_bytes
+from seamline_cpu.kernels.recorded import in_python, known, moved
 from seamline_cpu.kernels.resampling import bind_blend, bind_pick
 from seamline_cpu.kernels.sampling import (
     Filter,
@@ -70,21 +72,55 @@ def _refuse(node: NodeView) -> str | None:
     return None
 
 
-@TABLE.kernel("Upsample", since=(7, 7), dtypes=ANY, when=_refuse)
+def _of_floats(node: NodeView) -> str | None:
+    mode, kind = node.attributes.get("mode", "nearest"), node.tensor(0)
+    if mode != "nearest" and (kind is None or kind.dtype != "float32"):
+        return in_python("only float32 is blended by commands")
+    return None
+
+
+@TABLE.kernel(
+    "Upsample",
+    since=(7, 7),
+    dtypes=ANY,
+    when=_refuse,
+    not_capturable=all_of(moved, known(1), _of_floats),
+)
 def upsample_by_attribute(call: Call) -> Run:
     """Resize by scales in an attribute."""
     scales = np.array(call.attr("scales"), np.float32)
     return _resample(call, axis_plans(call, scales))
 
 
-@TABLE.kernel("Upsample", since=9, dtypes=ANY, when=_refuse, host_inputs={1})
-@TABLE.kernel("Resize", since=(10, 10), dtypes=ANY, when=_refuse, host_inputs={1})
+@TABLE.kernel(
+    "Upsample",
+    since=9,
+    dtypes=ANY,
+    when=_refuse,
+    host_inputs={1},
+    not_capturable=all_of(moved, known(1), _of_floats),
+)
+@TABLE.kernel(
+    "Resize",
+    since=(10, 10),
+    dtypes=ANY,
+    when=_refuse,
+    host_inputs={1},
+    not_capturable=all_of(moved, known(1, 2, 3), _of_floats),
+)
 def resize_by_scales(call: Call) -> Run:
     """Resize by scales in an input; coordinates are ``x / scale``."""
     return from_host(call, [1], lambda s: _resample(call, axis_plans(call, s)))
 
 
-@TABLE.kernel("Resize", since=11, dtypes=ANY, when=_refuse, host_inputs={1, 2, 3})
+@TABLE.kernel(
+    "Resize",
+    since=11,
+    dtypes=ANY,
+    when=_refuse,
+    host_inputs={1, 2, 3},
+    not_capturable=all_of(moved, known(1, 2, 3), _of_floats),
+)
 def resize(call: Call) -> Run:
     """Resize by scales or to sizes, of all axes or of those named."""
 

@@ -9,6 +9,7 @@ from seamline.attention_forms import refused_rotary, refused_rotary_contrib
 from seamline.fitting import all_of
 from seamline.kernels import Call, Run
 from seamline.provider import Array
+from seamline_cpu.kernels.recorded import only
 from seamline_cpu.kernels.rotary_commands import bind_rotation
 from seamline_cpu.kernels.rows import threads_of
 from seamline_cpu.table import TABLE
@@ -82,7 +83,13 @@ def _bind(
 REFUSED = all_of(refused_rotary, unfit_rotary(1, 2, 3))
 
 
-@TABLE.kernel("RotaryEmbedding", since=23, dtypes=FLOAT_KINDS, when=REFUSED)
+@TABLE.kernel(
+    "RotaryEmbedding",
+    since=23,
+    dtypes=FLOAT_KINDS,
+    when=REFUSED,
+    not_capturable=only(*FLOAT_KINDS),
+)
 def rotary_embedding(call: Call) -> Run:
     """Bind RotaryEmbedding-23; without positions the caches are (B, S, half)."""
     return _bind(call, call.input(1), call.input(2), call.input(3), 0)
@@ -91,6 +98,7 @@ def rotary_embedding(call: Call) -> Run:
 @TABLE.kernel(
     "RotaryEmbedding", domain="com.microsoft", dtypes=FLOAT_KINDS,
     when=all_of(refused_rotary_contrib, unfit_rotary(2, 3, 1)),
+    not_capturable=only(*FLOAT_KINDS),
 )  # fmt: skip
 def contrib_rotary_embedding(call: Call) -> Run:
     """Bind onnxruntime's form: positions second, (1) being where every row starts."""

@@ -114,7 +114,9 @@ def scatter_nd(call: Call) -> Run:
     )
 
 
-@TABLE.kernel("TensorScatter", dtypes={0: ANY, 2: ("int64",)}, aliases=_FIRST)
+@TABLE.kernel(
+    "TensorScatter", dtypes={0: ANY, 2: ("int64",)}, aliases=_FIRST, bounded=(0,)
+)
 def tensor_scatter(call: Call) -> Run:
     """Write each batch's update into its cache from its own position on."""
     past, update, starts = call.inputs[0], call.inputs[1], call.input(2)

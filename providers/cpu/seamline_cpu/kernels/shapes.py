@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import partial
 
 import numpy as np
 
+from seamline.fitting import all_of
 from seamline.kernels import Call, Run
 from seamline.provider import Array
 from seamline.tensors import ANY
 from seamline_cpu.binding import (
     axes_of,
     copying,
-    filling,
     from_host,
-    in_order,
     integers,
     same_bytes,
 )
+from seamline_cpu.kernels.recorded import known, moved
 from seamline_cpu.kernels.rows import threads_of
 from seamline_cpu.table import TABLE
 
@@ -31,7 +30,7 @@ _FIRST = ((0, 0),)
 # --- what a shape is ------------------------------------------------------------------
 
 
-@TABLE.kernel("Shape", dtypes=ANY)
+@TABLE.kernel("Shape", dtypes=ANY, not_capturable=moved)
 def shape(call: Call) -> Run:
     """Give the sizes from ``start`` to ``end``; both count from the back if negative."""
     sizes = call.inputs[0].shape
@@ -41,7 +40,7 @@ def shape(call: Call) -> Run:
     return copying(wanted, call.outputs[0])
 
 
-@TABLE.kernel("Size", dtypes=ANY)
+@TABLE.kernel("Size", dtypes=ANY, not_capturable=moved)
 def size(call: Call) -> Run:
     """Give the number of elements."""
     return copying(np.array(call.inputs[0].size, np.int64), call.outputs[0])
@@ -50,17 +49,43 @@ def size(call: Call) -> Run:
 # --- the same bytes under another shape -----------------------------------------------
 
 
-@TABLE.kernel("Identity", dtypes=ANY, views=_FIRST)
-@TABLE.kernel("Flatten", dtypes=ANY, views=_FIRST)
-@TABLE.kernel("Squeeze", since=(1, 11), dtypes=ANY, views=_FIRST)
-@TABLE.kernel("Unsqueeze", since=(1, 11), dtypes=ANY, views=_FIRST)
+@TABLE.kernel("Identity", dtypes=ANY, views=_FIRST, not_capturable=moved)
+@TABLE.kernel("Flatten", dtypes=ANY, views=_FIRST, not_capturable=moved)
+@TABLE.kernel(
+    "Squeeze",
+    since=(1, 11),
+    dtypes=ANY,
+    views=_FIRST,
+    not_capturable=all_of(moved, known(1)),
+)
+@TABLE.kernel(
+    "Unsqueeze",
+    since=(1, 11),
+    dtypes=ANY,
+    views=_FIRST,
+    not_capturable=all_of(moved, known(1)),
+)
 def reshaped(call: Call) -> Run:
     """Give the same elements; the plan worked the shape out from the attributes."""
     return same_bytes(call.inputs[0], call.outputs[0])
 
 
-@TABLE.kernel("Squeeze", since=13, dtypes=ANY, host_inputs={1}, views=_FIRST)
-@TABLE.kernel("Unsqueeze", since=13, dtypes=ANY, host_inputs={1}, views=_FIRST)
+@TABLE.kernel(
+    "Squeeze",
+    since=13,
+    dtypes=ANY,
+    host_inputs={1},
+    views=_FIRST,
+    not_capturable=all_of(moved, known(1)),
+)
+@TABLE.kernel(
+    "Unsqueeze",
+    since=13,
+    dtypes=ANY,
+    host_inputs={1},
+    views=_FIRST,
+    not_capturable=all_of(moved, known(1)),
+)
 def reshaped_by_axes(call: Call) -> Run:
     """Give the same elements without, or with more, axes of size 1."""
     source, target = call.inputs[0], call.outputs[0]
@@ -83,7 +108,14 @@ def reshaped_by_axes(call: Call) -> Run:
     return from_host(call, [1], make)
 
 
-@TABLE.kernel("Reshape", since=5, dtypes=ANY, host_inputs={1}, views=_FIRST)
+@TABLE.kernel(
+    "Reshape",
+    since=5,
+    dtypes=ANY,
+    host_inputs={1},
+    views=_FIRST,
+    not_capturable=all_of(moved, known(1)),
+)
 def reshape(call: Call) -> Run:
     """Give the same elements in the shape asked for; see :func:`resolved`."""
     source, target = call.inputs[0], call.outputs[0]
@@ -147,7 +179,7 @@ def resolved(
 # --- blocks of pixels -----------------------------------------------------------------
 
 
-@TABLE.kernel("DepthToSpace", dtypes=ANY)
+@TABLE.kernel("DepthToSpace", dtypes=ANY, not_capturable=moved)
 def depth_to_space(call: Call) -> Run:
     """Spread channels over blocks of pixels (DCR: the block comes before the depth)."""
     x, out = call.inputs[0], call.outputs[0]
@@ -161,7 +193,7 @@ def depth_to_space(call: Call) -> Run:
     return copying(moved, out.reshape(moved.shape))
 
 
-@TABLE.kernel("SpaceToDepth", dtypes=ANY)
+@TABLE.kernel("SpaceToDepth", dtypes=ANY, not_capturable=moved)
 def space_to_depth(call: Call) -> Run:
     """Gather blocks of pixels into channels; undoes DepthToSpace of the same mode."""
     x, out = call.inputs[0], call.outputs[0]
@@ -173,10 +205,12 @@ def space_to_depth(call: Call) -> Run:
     return copying(moved, out.reshape(moved.shape))
 
 
-# --- repeats and constants ------------------------------------------------------------
+# --- repeats ----------------------------------------------------------------------------
 
 
-@TABLE.kernel("Expand", dtypes=ANY, host_inputs={1})
+@TABLE.kernel(
+    "Expand", dtypes=ANY, host_inputs={1}, not_capturable=all_of(moved, known(1))
+)
 def expand(call: Call) -> Run:
     """Broadcast to the shape asked for, in both directions."""
     x, out = call.inputs[0], call.outputs[0]
@@ -188,7 +222,9 @@ def expand(call: Call) -> Run:
     return from_host(call, [1], make)
 
 
-@TABLE.kernel("Tile", since=6, dtypes=ANY, host_inputs={1})
+@TABLE.kernel(
+    "Tile", since=6, dtypes=ANY, host_inputs={1}, not_capturable=all_of(moved, known(1))
+)
 def tile(call: Call) -> Run:
     """Repeat the whole along each axis: one copy of a broadcast view."""
     x, out = call.inputs[0], call.outputs[0]
@@ -210,73 +246,3 @@ def tile(call: Call) -> Run:
         return copying(view, out.reshape(split))
 
     return from_host(call, [1], make)
-
-
-@TABLE.kernel("ConstantOfShape", dtypes=("int64",), host_inputs={0})
-def constant_of_shape(call: Call) -> Run:
-    """Fill with one value, 0 of float32 unless given."""
-    value, out = call.attr("value"), call.outputs[0]
-    one = np.zeros((), np.float32) if value is None else value.reshape(())
-
-    def make(wanted: Array) -> Run:
-        if (integers(wanted) or ()) != out.shape:
-            raise ValueError(f"asks for {wanted.tolist()}, the plan says {out.shape}")
-        return filling(one, out)
-
-    return from_host(call, [0], make)
-
-
-@TABLE.kernel(
-    "Range",
-    dtypes=("float32", "float16", "float64", "int16", "int32", "int64"),
-    host_inputs={0, 1, 2},
-)
-def range_(call: Call) -> Run:
-    """Give ``start + i * delta``; float16 is counted in float32."""
-    out = call.outputs[0]
-
-    def make(start: Array, limit: Array, delta: Array) -> Run:
-        values = counted(start, limit, delta)
-        if values.shape != out.shape:
-            raise ValueError(
-                f"gives {values.size} elements, the plan says {list(out.shape)}"
-            )
-        return copying(values, out)
-
-    return from_host(call, [0, 1, 2], make)
-
-
-@TABLE.simple(
-    "Range", dtypes=("bfloat16",), host_inputs={0, 1, 2}, sizes_at_run=True
-)  # no shape inference counts in bfloat16
-def counted(start: Array, limit: Array, delta: Array) -> Array:
-    """Give ``start + i * delta``; 16-bit floats are counted in float32."""
-    dtype = start.dtype
-    short = dtype.kind not in "iu" and dtype.itemsize == 2
-    kind = np.dtype(np.float32) if short else dtype
-    first, last, step = (a.reshape(()).astype(kind) for a in (start, limit, delta))
-    places = np.arange(_steps(first, last, step)).astype(kind)
-    with np.errstate(all="ignore"):
-        return np.asarray(first + places * step).astype(dtype)
-
-
-def _steps(start: Array, limit: Array, delta: Array) -> int:
-    if delta == 0:
-        raise ValueError("delta is 0: the range has no end")
-    if start.dtype.kind in "iu":
-        return max(-((int(start) - int(limit)) // int(delta)), 0)
-    return max(math.ceil((float(limit) - float(start)) / float(delta)), 0)
-
-
-@TABLE.kernel("EyeLike", dtypes=ANY)
-def eye_like(call: Call) -> Run:
-    """Fill with 0, and 1 on the diagonal ``k`` above the main one."""
-    out, k = call.outputs[0], call.attr("k", 0)
-    rows, columns = out.shape
-    length = min(rows, columns - k) if k >= 0 else min(rows + k, columns)
-    clear = partial(out.fill, 0)
-    if length <= 0:
-        return clear
-    first = k if k >= 0 else -k * columns
-    on_diagonal = out.reshape(-1)[first :: columns + 1][:length]
-    return in_order([clear, partial(on_diagonal.fill, 1)])

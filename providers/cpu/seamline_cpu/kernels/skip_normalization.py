@@ -25,6 +25,7 @@ from seamline_cpu.kernels.layer_normalization import (
     rms_norm_row,
 )
 from seamline_cpu.kernels.normalization_fitting import unfit_skip
+from seamline_cpu.kernels.recorded import OF_FLOAT32
 from seamline_cpu.kernels.rows import elementwise, matrix, threads_of
 from seamline_cpu.table import TABLE
 
@@ -126,14 +127,24 @@ def _skip(
     return run
 
 
-@TABLE.kernel("SkipLayerNormalization", domain=CONTRIB, dtypes=FLOATS, when=unfit_skip)
+@TABLE.kernel(
+    "SkipLayerNormalization",
+    domain=CONTRIB,
+    dtypes=FLOATS,
+    when=unfit_skip,
+    not_capturable=OF_FLOAT32,
+)
 def skip_layer_normalization(call: Call) -> Run:
     """Bind ``LayerNormalization(input + skip + bias)``; output 3 is the sum."""
     return _skip(call, call.input(2), call.input(3), call.input(4), True)
 
 
 @TABLE.kernel(
-    "SkipSimplifiedLayerNormalization", domain=CONTRIB, dtypes=FLOATS, when=unfit_skip
+    "SkipSimplifiedLayerNormalization",
+    domain=CONTRIB,
+    dtypes=FLOATS,
+    when=unfit_skip,
+    not_capturable=OF_FLOAT32,
 )
 def skip_simplified_layer_normalization(call: Call) -> Run:
     """Bind ``RMSNormalization(input + skip + bias)``; output 3 is the sum."""

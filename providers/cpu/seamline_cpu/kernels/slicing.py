@@ -9,11 +9,13 @@ from itertools import pairwise
 import numpy as np
 
 from seamline.axes import axis_of, equal_parts, integers, slices
+from seamline.fitting import all_of
 from seamline.kernels import Call, Run
 from seamline.provider import Array
 from seamline.tensors import ANY
 from seamline_cpu.binding import copying, from_host, in_order
 from seamline_cpu.kernels.padding import ZERO_FILLED
+from seamline_cpu.kernels.recorded import known, moved
 from seamline_cpu.kernels.rows import threads_of
 from seamline_cpu.table import TABLE
 
@@ -22,7 +24,9 @@ __all__: list[str] = []
 # --- Slice ----------------------------------------------------------------------------
 
 
-@TABLE.kernel("Slice", since=(1, 1), dtypes=ANY)
+@TABLE.kernel(
+    "Slice", since=(1, 1), dtypes=ANY, not_capturable=all_of(moved, known(1, 2, 3, 4))
+)
 def slice_by_attributes(call: Call) -> Run:
     """Cut by attributes, with steps of 1."""
     starts, ends = call.attr("starts"), call.attr("ends")
@@ -31,7 +35,13 @@ def slice_by_attributes(call: Call) -> Run:
     return copying(call.inputs[0][(..., *found)], call.outputs[0], threads)
 
 
-@TABLE.kernel("Slice", since=10, dtypes=ANY, host_inputs={1, 2, 3, 4})
+@TABLE.kernel(
+    "Slice",
+    since=10,
+    dtypes=ANY,
+    host_inputs={1, 2, 3, 4},
+    not_capturable=all_of(moved, known(1, 2, 3, 4)),
+)
 def slice_by_inputs(call: Call) -> Run:
     """Cut by inputs: one copy of a view, made at build where they are constant."""
     x, out = call.inputs[0], call.outputs[0]
@@ -47,13 +57,21 @@ def slice_by_inputs(call: Call) -> Run:
 # --- Split, Concat --------------------------------------------------------------------
 
 
-@TABLE.kernel("Split", since=(2, 11), dtypes=ANY)
+@TABLE.kernel(
+    "Split", since=(2, 11), dtypes=ANY, not_capturable=all_of(moved, known(1))
+)
 def split_by_attribute(call: Call) -> Run:
     """Cut into parts of the sizes in the attribute, or equal ones."""
     return _split(call, call.attr("split"))
 
 
-@TABLE.kernel("Split", since=13, dtypes=ANY, host_inputs={1})
+@TABLE.kernel(
+    "Split",
+    since=13,
+    dtypes=ANY,
+    host_inputs={1},
+    not_capturable=all_of(moved, known(1)),
+)
 def split_by_input(call: Call) -> Run:
     """Cut into parts of the sizes in the input, or equal ones."""
     return from_host(call, [1], lambda given: _split(call, integers(given)))
@@ -85,7 +103,7 @@ def _split(call: Call, given: Sequence[int] | None) -> Run:
     )
 
 
-@TABLE.kernel("Concat", since=4, dtypes=ANY)
+@TABLE.kernel("Concat", since=4, dtypes=ANY, not_capturable=moved)
 def concat(call: Call) -> Run:
     """Join along an axis: a copy of each part to where it belongs."""
     out = call.outputs[0]

@@ -15,6 +15,7 @@ from seamline.tensors import FLOATS
 from seamline_cpu.atomics import floats
 from seamline_cpu.commands import command
 from seamline_cpu.jit import jit
+from seamline_cpu.kernels.recorded import OF_FLOAT32
 from seamline_cpu.kernels.rows import (
     bind_rows,
     exp_in_place,
@@ -158,13 +159,13 @@ def _bind(call: Call, rows_of: Callable[..., Run], any_of: Callable[..., None]) 
     return functools.partial(any_of, x.reshape(shape), y.reshape(shape))
 
 
-@TABLE.kernel("Softmax", dtypes=FLOATS, aliases=((0, 0),))
+@TABLE.kernel("Softmax", dtypes=FLOATS, aliases=((0, 0),), not_capturable=OF_FLOAT32)
 def softmax(call: Call) -> Run:
     """Bind Softmax; the greatest value is subtracted first."""
     return _bind(call, softmax_rows, _softmax)
 
 
-@TABLE.kernel("LogSoftmax", dtypes=FLOATS, aliases=((0, 0),))
+@TABLE.kernel("LogSoftmax", dtypes=FLOATS, aliases=((0, 0),), not_capturable=OF_FLOAT32)
 def log_softmax(call: Call) -> Run:
     """Bind LogSoftmax, without taking the logarithm of a rounded softmax."""
     return _bind(call, log_softmax_rows, _log_softmax)

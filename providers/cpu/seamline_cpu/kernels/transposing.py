@@ -16,6 +16,7 @@ from seamline_cpu.atomics import bytes_at, ints, longs, shorts
 from seamline_cpu.binding import axes_of, copying, same_bytes
 from seamline_cpu.commands import Command, Native, bind, command
 from seamline_cpu.jit import jit
+from seamline_cpu.kernels.recorded import moved
 from seamline_cpu.kernels.rows import threads_of
 from seamline_cpu.table import TABLE
 
@@ -43,13 +44,14 @@ def _moves(node: NodeView) -> str | None:
     when=_moves,
     views=((0, 0),),
     because="only axes of size 1 move",
+    not_capturable=moved,
 )
 def transpose_units(call: Call) -> Run:
     """Move axes of size 1: the bytes stay as they are."""
     return same_bytes(call.inputs[0], call.outputs[0])
 
 
-@TABLE.kernel("Transpose", dtypes=ANY)
+@TABLE.kernel("Transpose", dtypes=ANY, not_capturable=moved)
 def transpose(call: Call) -> Run:
     """Copy with the axes in another order, the reverse one unless given."""
     x, out = call.inputs[0], call.outputs[0]

@@ -14,22 +14,30 @@ from typing import Any
 
 import numpy as np
 
-from seamline_cpu.atomics import fetch_add, floats, ints, longs
+from seamline_cpu.atomics import fetch_add, floats
 from seamline_cpu.commands import command
 from seamline_cpu.folds import copy_floats
 from seamline_cpu.jit import jit
 from seamline_cpu.kernels.epilogues import finish
+from seamline_cpu.kernels.winograd_inputs import (
+    CUT,
+    HEAD,
+    QUADS,
+    READ,
+    SOURCES,
+    ZEROS,
+    apart_of,
+    read_inputs,
+)
 from seamline_cpu.kernels.winograd_places import (
     ARGUMENTS,
     compute_anew,
     extent,
-    inside,
     output_at,
     position,
 )
 from seamline_cpu.winograd import TILE
 from seamline_cpu.winograd_tiles import (
-    BLOCKS,
     PANEL,
     QUAD,
     RUN,
@@ -38,114 +46,16 @@ from seamline_cpu.winograd_tiles import (
     gather_threes,
     gather_tiles,
     point_sums,
-    spread_fives,
-    spread_threes,
-    spread_tiles,
 )
 
-__all__ = ["QUADS", "READ", "unit_bytes", "winograd"]
+__all__ = ["unit_bytes", "winograd"]
 
-QUADS = PANEL // QUAD  #: of a panel
-READ = 4 * BLOCKS  #: floats of a row that a quad reads
-_MOST_ROWS = 6  # of inputs, that a quad needs
-
-# A share's scratch, in bytes: tables, a row of zeros, copied rows, outputs that are cut.
-_SOURCES = 64 + 4 * 4 * QUADS * RUN * TILE  # behind what an epilogue needs
-_STEPS = _SOURCES + 8 * 16
-_MASKS = _STEPS + 8 * 16
-_ZEROS = _MASKS + 32 * BLOCKS + 32
-_ASIDE = _ZEROS + 4 * READ + 48
-_CUT = _ASIDE + 2 * _MOST_ROWS * 4 * READ
-_HEAD = -(-(_CUT + 2 * 4 * RUN * TILE) // 64) * 64
-
-(_X, _POINTS, _B, _Y, _SCRATCH, _STRIDE, _IMAGES, _C, _OC, _H, _WIDTH, _OH, _OW, _PH, _PW,
- _ROWS, _COLUMNS, _SPLITS, _LIMITS, _W, _COUNTER, _TILE, _DEEP, _PRODUCTS, _DOWN, _ALONG,
- _FUNCTION, _NUMBERS, _MORE) = range(len(ARGUMENTS))  # fmt: skip
-
-
-@jit
-def _apart(rows: int) -> int:
-    """Give the bytes from point to point: odd in cache lines, which spreads over its sets."""
-    return (rows + 1 - rows % 2) * 4 * PANEL
-
-
-@jit
-def _find(a: Any, corner: int, half: int, quad: int) -> int:
-    """
-    Fill one quad's half of the tables.
-
-    Returns 1 where reads of the first channel may begin before the input, plus 2 where those
-    of the last may end behind it.
-    """
-    image, row, column = position(a, quad)
-    sources, steps = longs(corner + _SOURCES), longs(corner + _STEPS)
-    masks = ints(corner + _MASKS)
-    plane = a[_H] * a[_WIDTH] * 4
-    base = a[_X] + image * a[_C] * plane + (column - a[_PW]) * 4
-    end = a[_X] + a[_IMAGES] * a[_C] * plane
-    unsafe = 0
-    for r in range(a[_DEEP]):
-        at = row - a[_PH] + r
-        k = half * a[_DEEP] + r
-        if at < 0 or at >= a[_H]:
-            sources[k], steps[k] = corner + _ZEROS, 0
-            continue
-        source = base + at * a[_WIDTH] * 4
-        sources[k], steps[k] = source, plane
-        if source < a[_X]:
-            unsafe |= 1
-        if source + (a[_C] - 1) * plane + 4 * READ > end:
-            unsafe |= 2
-    for i in range(READ):
-        at = column - a[_PW] + i
-        taken = 0 <= at < a[_WIDTH]
-        masks[i // 4 * 8 + half * 4 + i % 4] = np.int32(-1 if taken else 0)
-    return unsafe
-
-
-@jit
-def _spread(a: Any, corner: int, first: int, last: int, to: int) -> None:
-    """Transform channels ``first`` to ``last`` of the quads in the tables."""
-    sources, steps = longs(corner + _SOURCES), longs(corner + _STEPS)
-    for k in range(2 * a[_DEEP]):
-        sources[k] += first * steps[k]
-    begins, moves, masks = corner + _SOURCES, corner + _STEPS, corner + _MASKS
-    target, apart, count = to + first * 4 * PANEL, _apart(a[_C]), last - first
-    if a[_DOWN] > 1:
-        spread_tiles(begins, moves, masks, count, target, apart, 4 * PANEL)
-    elif a[_ALONG] == 3:
-        spread_threes(begins, moves, masks, count, target, apart, 4 * PANEL)
-    else:
-        spread_fives(begins, moves, masks, count, target, apart, 4 * PANEL)
-
-
-@jit
-def _spread_aside(
-    a: Any, corner: int, one: int, two: int, channel: int, to: int
-) -> None:
-    """Transform one channel of two quads, whose rows are copied first."""
-    sources, steps = longs(corner + _SOURCES), longs(corner + _STEPS)
-    for k in range(2 * a[_DEEP]):
-        image, row, column = position(a, one if k < a[_DEEP] else two)
-        here = corner + _ASIDE + k * 4 * READ
-        at = row - a[_PH] + k % a[_DEEP]
-        inside(a, image, channel, at, column - a[_PW], READ, here)
-        sources[k], steps[k] = here, 0
-    _spread(a, corner, 0, 1, to + channel * 4 * PANEL)
-
-
-@jit
-def _inputs(a: Any, corner: int, one: int, two: int, to: int) -> None:
-    """Transform two quads' inputs."""
-    channels = a[_C]
-    unsafe = _find(a, corner, 0, one) | _find(a, corner, 1, two)
-    first = 1 if unsafe & 1 else 0
-    last = channels - 1 if unsafe & 2 and channels > first else channels
-    _spread(a, corner, first, last, to)
-    if first > 0:
-        _spread_aside(a, corner, one, two, 0, to)
-    if last < channels:
-        _spread_aside(a, corner, one, two, channels - 1, to)
+(_POINTS, _B, _Y, _SCRATCH, _STRIDE, _IMAGES, _C, _OC, _OH, _OW, _ROWS, _COLUMNS, _SPLITS,
+ _LIMITS, _COUNTER, _TILE, _PRODUCTS, _DOWN, _ALONG, _FUNCTION, _NUMBERS, _MORE) = (
+    ARGUMENTS.index(name) for name in (
+        "points", "bias", "y", "scratch", "stride", "images", "channels", "outputs",
+        "down", "across", "rows", "columns", "splits", "limits", "counter", "tile",
+        "products", "taps_down", "taps_along", "function", "numbers", "more"))  # fmt: skip
 
 
 @jit
@@ -169,7 +79,7 @@ def _outputs(a: Any, corner: int, one: int, two: int, count: int, low: int, high
              sums: int, apart: int) -> int:  # fmt: skip
     """Write two quads, of which ``count`` are there; not 0 where one is not finite."""
     plane, pitch = a[_OH] * a[_OW] * 4, a[_OW] * 4
-    cut, cut_pitch = corner + _CUT, 4 * RUN
+    cut, cut_pitch = corner + CUT, 4 * RUN
     rows, columns = extent(a, one)
     more_rows, more_columns = extent(a, two)
     whole = rows == a[_TILE] and columns == RUN
@@ -210,7 +120,7 @@ def _finish(a: Any, corner: int, quad: int, quads: int, low: int, high: int) -> 
             more = a[_MORE] + shift if a[_MORE] != 0 else 0
             finish(
                 a[_FUNCTION], a[_NUMBERS], more, a[_Y] + shift, rows, n, a[_OW], corner,
-                (_SOURCES - 64) // 4,
+                (SOURCES - 64) // 4,
             )  # fmt: skip
         quad += count
         quads -= count
@@ -221,14 +131,14 @@ def _unit(a: Any, corner: int, first: int, quads: int, low: int, high: int,
           held: bool) -> None:  # fmt: skip
     """Compute a panel of quads from ``first`` on; its inputs may be there already."""
     tiles = (a[_OC] + SUMS - 1) // SUMS
-    inputs, apart = corner + _HEAD, _apart(a[_C])
+    inputs, apart = corner + HEAD, apart_of(a[_C])
     end = min(a[_OC], high * SUMS)
-    sums, sums_apart = inputs + a[_PRODUCTS] * apart, _apart((high - low) * SUMS)
+    sums, sums_apart = inputs + a[_PRODUCTS] * apart, apart_of((high - low) * SUMS)
     if not held:
         for pair in range(0, QUADS, 2):
             # Quads that are not there repeat the last, so that nothing is left undefined.
             one, two = first + min(pair, quads - 1), first + min(pair + 1, quads - 1)
-            _inputs(a, corner, one, two, inputs + pair * 4 * QUAD)
+            read_inputs(a, corner, one, two, inputs + pair * 4 * QUAD)
     for k in range(a[_PRODUCTS]):
         for t in range(low, high):
             left = a[_POINTS] + (k * tiles + t) * a[_C] * 4 * SUMS
@@ -256,7 +166,7 @@ def winograd(a: Any, share: int, shares: int) -> None:
     tiles = (a[_OC] + SUMS - 1) // SUMS
     units = panels * a[_SPLITS]
     corner = a[_SCRATCH] + share * a[_STRIDE]
-    zeros = floats(corner + _ZEROS)
+    zeros = floats(corner + ZEROS)
     for i in range(READ):
         zeros[i] = np.float32(0)
     held = np.int64(-1)
@@ -273,4 +183,4 @@ def winograd(a: Any, share: int, shares: int) -> None:
 def unit_bytes(products: int, channels: int, each: int) -> int:
     """Give the bytes of scratch that one share needs, for so many points."""
     rows = channels + 1 + -(-each // SUMS) * SUMS + 1
-    return _HEAD + products * rows * 4 * PANEL
+    return HEAD + products * rows * 4 * PANEL
