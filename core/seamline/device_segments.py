@@ -62,8 +62,16 @@ class DeviceSegment(KernelSegment, Generic[V]):
 
     @contextlib.contextmanager
     def taken(self) -> Iterator[None]:
+        """Hold the segment's addresses for a ``with`` block; see :meth:`take`."""
+        self.take()
+        try:
+            yield
+        finally:
+            self.give()
+
+    def take(self) -> None:
         """
-        Hold the segment's addresses.
+        Hold the segment's addresses, until :meth:`give`.
 
         Raises
         ------
@@ -76,10 +84,10 @@ class DeviceSegment(KernelSegment, Generic[V]):
                 provider=self.provider,
                 segment=self.spec.name,
             )
-        try:
-            yield
-        finally:
-            self._turn.release()
+
+    def give(self) -> None:
+        """Let another thread have the segment's addresses."""
+        self._turn.release()
 
 
 @attrs.define(eq=False)
@@ -105,7 +113,9 @@ class Held(Generic[V]):
         cls, segment: DeviceSegment[V], changed: Callable[[], str] | None = None
     ) -> Held[V]:
         """Keep what the segment's present binding has."""
-        buffers = {name: view.buffer for name, view in segment.bound.items()}
+        # Most values lie in one buffer, which need not be looked at for each of them.
+        named = {id(v.buffer): (name, v.buffer) for name, v in segment.bound.items()}
+        buffers = dict(named.values())
         return cls(segment, segment.binding, changed or segment.changed, buffers)
 
     def check(self) -> None:

@@ -18,7 +18,7 @@ from contextlib import ExitStack
 
 import attrs
 
-from seamline.device_segments import Held
+from seamline.device_segments import DeviceSegment, Held
 from seamline.errors import KernelError, RecordingError
 from seamline.forms import ChainSpec, HostWork
 from seamline.serving import Spent, following, serve
@@ -75,29 +75,45 @@ class CudaChain:
         RunError
             A kernel or the host's work failed; the device is usable, unless it is lost.
         """
+        if not self._turn.acquire(blocking=False):
+            raise KernelError(
+                "another thread replays it now; give each thread a program of its own",
+                provider="cuda",
+                segment=self.name,
+            )
+        taken: list[DeviceSegment[CudaView]] = []
+        try:
+            for held in self.held:
+                held.segment.take()
+                taken.append(held.segment)
+            self._replay()
+        finally:
+            for segment in taken:
+                segment.give()
+            self._turn.release()
+
+    def _replay(self) -> None:
         memory, mail = self.memory, self.mail
-        with ExitStack() as stack:
-            self._take(stack)
-            memory.gate.legal("replays a recording")
-            graph = self._checked()
-            self._note()
-            if mail.is_late:
-                mail.abort()
-            first = mail.first
-            try:
-                with memory.gpu.here():
-                    graph.launch(memory.gpu.compute)
-            except CudaError as error:
-                memory.gpu.noticed(error)
-                raise KernelError(
-                    f"a replay: {error}", provider="cuda", segment=self.name
-                ) from error
-            serve(mail, first, self.works, self.times)
-            self._stamped = True
-            mail.first = following(first, len(self.works))
-            if mail.first < first:
-                memory.synchronize()
-                mail.reset()
+        memory.gate.legal("replays a recording")
+        graph = self._checked()
+        self._note()
+        if mail.is_late:
+            mail.abort()
+        first = mail.first
+        try:
+            with memory.gpu.here():
+                graph.launch(memory.gpu.compute)
+        except CudaError as error:
+            memory.gpu.noticed(error)
+            raise KernelError(
+                f"a replay: {error}", provider="cuda", segment=self.name
+            ) from error
+        serve(mail, first, self.works, self.times)
+        self._stamped = True
+        mail.first = following(first, len(self.works))
+        if mail.first < first:
+            memory.synchronize()
+            mail.reset()
 
     def spent(self) -> Mapping[str, tuple[float, float]]:
         """Give medians of each excursion; see :class:`~seamline.serving.Spent`."""
@@ -120,17 +136,6 @@ class CudaChain:
                     graph.close()
                 given_back(self.memory, self.words)
                 self.mail.close()
-
-    def _take(self, stack: ExitStack) -> None:
-        if not self._turn.acquire(blocking=False):
-            raise KernelError(
-                "another thread replays it now; give each thread a program of its own",
-                provider="cuda",
-                segment=self.name,
-            )
-        stack.callback(self._turn.release)
-        for held in self.held:
-            stack.enter_context(held.segment.taken())
 
     def _checked(self) -> CudaGraph:
         if self.graph is None:

@@ -142,6 +142,8 @@ class CudaMail:
     def answer(self, turn: int) -> None:
         """Let the device go on."""
         self._answered.value = turn
+        if not self._called:
+            return  # only kernels ask
         with self._bell:
             self._said = turn
             self._bell.notify_all()
