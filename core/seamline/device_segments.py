@@ -26,6 +26,7 @@ class _Closable(Protocol):
     @property
     def is_open(self) -> bool:
         """Tell whether its address is still its own."""
+        ...
 
 
 class Placed(Protocol):
@@ -34,6 +35,7 @@ class Placed(Protocol):
     @property
     def buffer(self) -> _Closable:
         """Give the buffer."""
+        ...
 
 
 V = TypeVar("V", bound=Placed)
