@@ -107,12 +107,9 @@ def generated(
     kinds = _kinds(group)
     elements = {name: ELEMENTS[kind.dtype] for name, kind in kinds.items()}
     layout = Layout.of(shape, [kinds[name].sizes for name in group.loads])
-    words = places and packed(
-        layout,
-        [elements[name] for name in group.loads],
-        [elements[name] for name in group.stores],
-        places,
-    )
+    loads = [elements[name] for name in group.loads]
+    stores = [elements[name] for name in group.stores]
+    words = packed(layout, loads, stores, places) if places else None
     layout = words.layout if words else layout
     forms = tuple(layout.form(index) for index in range(len(group.loads)))
     strided = [index for index, form in enumerate(forms) if form == "strided"]
