@@ -6,6 +6,9 @@ import pytest
 from tests.cuda.emulation import emulated
 from tests.gpu.rig import Rig
 
+#: Importing it emulates for good: a search for examples would do so to every test.
+collect_ignore = ["emulation/everywhere.py"]
+
 #: What makes a process of its own emulate as well.
 PRELUDE = "from tests.cuda.emulation import install\ninstall()\n"
 
