@@ -66,7 +66,17 @@ class Both:
     ----------
     inputs, written, outputs
         Places that are read from outside, written, and compared: a value and a device.
+    fed
+        What the inputs hold.
     """
+
+    program: Program
+    run: Callable[[], object]
+    replay: Callable[[], object]
+    inputs: list[Place]
+    written: list[Place]
+    outputs: list[Place]
+    fed: dict[Place, Array]
 
     def __init__(
         self,
