@@ -15,7 +15,6 @@ import attrs
 
 from seamline.claims import CORE, Claims, ask
 from seamline.constants import Known
-from seamline.earlier import Earlier
 from seamline.errors import BuildError, ContractError, PinError, UnclaimedNodeError
 from seamline.graph import Node
 from seamline.placement import Choice, Placement
@@ -111,15 +110,9 @@ def agenda(
     providers: Mapping[str, Provider],
     types: Mapping[str, ValueType | None],
     known: Known,
-    earlier: Earlier[Choice] | None = None,
 ) -> Agenda:
     """
     Sort out a region's nodes.
-
-    Parameters
-    ----------
-    earlier
-        Choices of plans for other sizes.
 
     Raises
     ------
@@ -130,7 +123,7 @@ def agenda(
     BuildError
         A provider that had claimed a node broke when it was asked with sizes known.
     """
-    sorting = _Sorting(region, placement, providers, types, known, earlier)
+    sorting = _Sorting(region, placement, providers, types, known)
     for node in region.nodes:
         sorting.add(node)
     return sorting.agenda()
@@ -146,9 +139,7 @@ class _Sorting:
         providers: Mapping[str, Provider],
         types: Mapping[str, ValueType | None],
         known: Known,
-        earlier: Earlier[Choice] | None,
     ) -> None:
-        self.earlier = earlier
         self.region, self.placement, self.providers = region, placement, providers
         self.types, self.known = types, known
         self.needed = _needed(region, known)
@@ -170,28 +161,12 @@ class _Sorting:
             self.due.append(self._due(node))
 
     def _due(self, node: Node) -> Due:
-        choice = self._choice(node)
+        choice = _choose(node, self.placement, self.providers, self.types, self.known)
         by_core = choice.provider == CORE
         alone = by_core or choice.claim.sizes_at_run or not _sized(node, self.types)
         if alone:
             self.late.update(node.writes)
         return Due(node, choice, alone)
-
-    def _choice(self, node: Node) -> Choice:
-        """Choose as a plan for other sizes did, where the node sees the same."""
-        earlier = self.earlier
-        if earlier is None or any(name in self.known.values for name in node.inputs):
-            return self._choose(node)
-        get = self.types.get
-        seen = tuple([get(name) for name in (*node.inputs, *node.outputs)])
-        found = earlier.of(self.placement).get(node.name, seen)
-        if found is None:
-            found = self._choose(node)
-            earlier.keep(node.name, seen, found)
-        return found
-
-    def _choose(self, node: Node) -> Choice:
-        return _choose(node, self.placement, self.providers, self.types, self.known)
 
     def agenda(self) -> Agenda:
         return Agenda(

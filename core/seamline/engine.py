@@ -10,7 +10,6 @@ import numpy as np
 
 from seamline.closing import close_all
 from seamline.constants import Constants
-from seamline.earlier_plans import EarlierPlans
 from seamline.excursions import AUTO
 from seamline.placement import Placement
 from seamline.provider import Array, Buffer, Device, Memory, Provider, View
@@ -54,8 +53,6 @@ class Engine:
         What is recorded.
     quarantined
         Nodes that made recording fail, and why; plans made from then on cut them out.
-    earlier
-        What plans of the main graph found, for those that follow.
     states
         What is kept between runs; the session's, as programs come and go.
     """
@@ -67,7 +64,6 @@ class Engine:
     capacity: int = 8
     capture: Capture = attrs.field(factory=Capture)
     quarantined: dict[str, str] = attrs.field(factory=dict)
-    earlier: EarlierPlans = attrs.field(factory=EarlierPlans)
     states: States = attrs.field(factory=States)
     _kept: dict[str, dict[tuple[object, ...], Any]] = attrs.field(
         factory=dict, init=False

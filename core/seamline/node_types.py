@@ -78,7 +78,6 @@ class NodeTypes:
         self._placed: set[str] = set()
         self._repeated: dict[Hashable, tuple[ValueType | None, ...]] = {}
         self._unfollowed: set[str] = set()  # results that carry no values
-        self._given = frozenset(given)
 
     def constant(self, name: str) -> Array | None:
         """Give a value that is known without running, or None."""
@@ -106,28 +105,6 @@ class NodeTypes:
         if form is not None and all(map(is_sized, outputs)):
             self._repeated[form] = outputs
         return False
-
-    def take(
-        self, node: Node, inputs: Sequence[ValueType | None],
-        outputs: Sequence[ValueType | None],
-    ) -> None:  # fmt: skip
-        """Take types that were found before, of a node whose results carry no values."""
-        self.types.update(zip(node.inputs, inputs, strict=True))
-        self.types.update(zip(node.outputs, outputs, strict=True))
-        self._unfollowed.update(node.writes)
-
-    def may_be_followed(self, name: str) -> bool:
-        """Tell whether elements of what a node made may be known, all or some of them."""
-        if name in self._unfollowed or name in self._given:
-            return False
-        kind = self.types.get(name)
-        # Of others the library follows no values: see _learn.
-        short = (
-            not isinstance(kind, TensorType)
-            or kind.shape is None
-            or len(kind.shape) < 2
-        )
-        return short or name in self.known
 
     def tell(self, names: Iterable[str]) -> None:
         """Tell the IR what was found, where another than these nodes will look at it."""

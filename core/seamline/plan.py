@@ -20,7 +20,6 @@ from seamline.claims import CORE, infer_with
 from seamline.collector import collector_paused
 from seamline.constants import Constants, Known
 from seamline.crossings import cross
-from seamline.earlier_plans import EarlierPlans
 from seamline.excursions import AUTO, chained
 from seamline.layout import Reading, lay_out
 from seamline.placement import Placement
@@ -47,7 +46,6 @@ def partition(
     known: Mapping[str, Array] | None = None,
     where: Mapping[str, tuple[Device, ...]] | None = None,
     quarantined: Mapping[str, str] | None = None,
-    earlier: EarlierPlans | None = None,
     states: Mapping[str, Settled] = MappingProxyType({}),
     form: str = AUTO,
     never: str = "",
@@ -65,8 +63,6 @@ def partition(
         Devices on which captures lie; the host where not said.
     quarantined
         Nodes that made recording fail, and why: segments are cut around them.
-    earlier
-        What plans of this region found for other sizes; this one adds to it.
     states
         Inputs that the session keeps in places of its own.
     form
@@ -90,12 +86,11 @@ def partition(
         outside,
         infer,
         placement.claims.settled,
-        earlier.types if earlier is not None else None,
     )
     together = constants.with_known({**(known or {}), **found.known})
     making = _Making(
         region, placement, providers, found.types, together, where or {},
-        quarantined or {}, states, earlier,
+        quarantined or {}, states,
     )  # fmt: skip
     plan = making.plan()
     links = chained(plan.steps, providers, making.waiting, form, never)
@@ -115,20 +110,17 @@ class _Making:
         where: Mapping[str, tuple[Device, ...]],
         quarantined: Mapping[str, str],
         states: Collection[str],
-        earlier: EarlierPlans | None,
     ) -> None:
         self.region, self.placement, self.providers = region, placement, providers
         self.types, self.where = types, where
         self.known, self.quarantined, self.states = known, quarantined, states
-        self.earlier = earlier
         self.written: Collection[str] = ()
         self.waiting: set[str] = set()  #: nodes that read on the host what is computed
 
     def plan(self) -> Plan:
         todo = agenda(
-            self.region, self.placement, self.providers, self.types, self.known,
-            self.earlier.choices if self.earlier is not None else None,
-        )  # fmt: skip
+            self.region, self.placement, self.providers, self.types, self.known
+        )
         todo = attrs.evolve(todo, due=tuple([self._due(run) for run in todo.due]))
         order, joined = self._segments(todo.due)
         bare, readings = self._steps(order, todo.kept)

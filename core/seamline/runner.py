@@ -117,7 +117,6 @@ class Runner:
             known=known,
             where=where,
             quarantined=engine.quarantined,
-            earlier=engine.earlier if self.outer is None else None,
             states=engine.states.settled,
             form=engine.capture.form,
             never="" if engine.capture.record else "the session records nothing",

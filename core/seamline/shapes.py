@@ -22,7 +22,6 @@ import attrs
 
 from seamline.constants import Values
 from seamline.declared_types import is_sized, merged
-from seamline.earlier import Earlier, Seen, Typed
 from seamline.graph import Graph, Node
 from seamline.node_types import Infer, NodeTypes, Types
 from seamline.provider import Array
@@ -82,7 +81,6 @@ def resolve(
     known: Values,
     infer: Infer,
     settled: Mapping[str, Settled] | None = None,
-    earlier: Earlier[Typed] | None = None,
 ) -> Resolved:
     """
     Resolve nodes in order, from the types of the values that come from outside.
@@ -95,8 +93,6 @@ def resolve(
         Arrays of outside values that are known: constants, and what was resolved before.
     settled
         What :func:`resolve_static` settled for the same model and constants.
-    earlier
-        What was found for other sizes of the same inputs, with the same arrays known.
 
     Raises
     ------
@@ -105,7 +101,7 @@ def resolve(
     """
     with _lock:
         resolution = _Pass(graph, dict(given), known, infer)
-        return resolution.run(nodes, settled or {}, earlier)
+        return resolution.run(nodes, settled or {})
 
 
 def resolve_static(
@@ -144,53 +140,24 @@ class _Pass:
     ) -> None:
         self.nodes = NodeTypes(graph, given, known, infer)
 
-    def run(
-        self,
-        nodes: Iterable[Node],
-        settled: Mapping[str, Settled],
-        earlier: Earlier[Typed] | None,
-    ) -> Resolved:
+    def run(self, nodes: Iterable[Node], settled: Mapping[str, Settled]) -> Resolved:
         for node in nodes:
             before = settled.get(node.name)
             if before is not None and self._holds(before, node):
-                self.nodes.take(node, before.inputs, before.outputs)
-            elif earlier is None:
-                self.nodes.node(node)
+                self._take(node, before)
             else:
-                self._as_before(node, earlier)
+                self.nodes.node(node)
         return Resolved(self.nodes.types, self.nodes.known)
 
-    def _as_before(self, node: Node, earlier: Earlier[Typed]) -> None:
-        """Take the types of a node that an earlier pass found, or find and keep them."""
-        seen = self._seen(node)
-        found = earlier.get(node.name, seen) if seen is not None else None
-        if found is not None:
-            self.nodes.take(node, found.inputs, found.outputs)
-            return
-        self.nodes.node(node)
-        outputs = tuple([self.nodes.types.get(name) for name in node.outputs])
-        followed = any(map(self.nodes.may_be_followed, node.writes))
-        sized = all(is_sized(self.nodes.types.get(name)) for name in node.writes)
-        if seen is not None and sized and not followed:
-            inputs = tuple([self.nodes.types.get(name) for name in node.inputs])
-            earlier.keep(node.name, seen, Typed(inputs, outputs))
-
-    def _seen(self, node: Node) -> Seen | None:
-        """Give all that a node's types follow from; None where a value may go in."""
-        if node.bodies:
-            return None
-        seen: list[ValueType | None] = []
-        for name in node.inputs:
-            if not name or name in self.nodes.outside:
-                seen.append(None)  # always the same
-            elif self.nodes.may_be_followed(name):
-                return None
-            else:
-                seen.append(self.nodes.types.get(name))
-        return tuple(seen)
+    def _take(self, node: Node, before: Settled) -> None:
+        self.nodes.types.update(zip(node.inputs, before.inputs, strict=True))
+        self.nodes.types.update(zip(node.outputs, before.outputs, strict=True))
 
     def deep(
-        self, graph: Graph, settled: dict[str, Settled], earlier: Mapping[str, Settled]
+        self,
+        graph: Graph,
+        settled: dict[str, Settled],
+        earlier: Mapping[str, Settled],
     ) -> None:
         """Resolve a graph and the bodies in it, each body before its owner's outputs."""
         for node in graph.nodes:
@@ -200,7 +167,7 @@ class _Pass:
                 self.nodes.tell(body.outputs)  # its owner's inference reads them there
             before = earlier.get(node.name)
             if before is not None and self._holds(before, node):
-                self.nodes.take(node, before.inputs, before.outputs)
+                self._take(node, before)
                 settled[node.name] = before
                 continue
             carries = self.nodes.node(node)
