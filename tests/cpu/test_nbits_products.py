@@ -20,9 +20,16 @@ from seamline_cpu.kernels.nbits_held import emit_held
 from seamline_cpu.kernels.nbits_int8_held import emit_held_bytes
 from seamline_cpu.kernels.nbits_layout import Form, Source, pack
 from seamline_cpu.kernels.nbits_many import by_pieces
-from seamline_cpu.kernels.nbits_plans import Plan, pieces_of, plan
+from seamline_cpu.kernels.nbits_plans import (
+    MOST_HELD,
+    Plan,
+    holds_codes,
+    pieces_of,
+    plan,
+    said_of_bytes,
+)
 from seamline_cpu.kernels.nbits_product import Product, padded_bias
-from seamline_cpu.kernels.nbits_several import MOST, by_held_bytes, holds
+from seamline_cpu.kernels.nbits_several import by_held_bytes
 from seamline_cpu.row_tiles import HEIGHTS
 from seamline_cpu.vectors import REGISTER
 
@@ -395,12 +402,12 @@ def test_codes_for_sixteen_rows_are_unpacked_once_and_stay_in_registers(
     bits, step, zero
 ):
     def emit(v, *arguments):
-        emit_held_bytes(v, Form(bits, step, "", zero), MOST, arguments)
+        emit_held_bytes(v, Form(bits, step, "", zero), MOST_HELD, arguments)
 
     target = "avx512vnni", "sapphirerapids"
     lines = assembly(*target, emit, 10, optimised=True).splitlines()
     dots = [i for i, line in enumerate(lines) if "vpdpbusd" in line]
-    assert len(dots) == MOST * step // 4
+    assert len(dots) == MOST_HELD * step // 4
     # A value goes to all lanes in the instruction that multiplies.
     assert all("{1to16}" in lines[i] for i in dots)
     loop = lines[dots[0] - 30 : dots[-1] + 30]
@@ -409,5 +416,8 @@ def test_codes_for_sixteen_rows_are_unpacked_once_and_stay_in_registers(
 
 
 def test_codes_stay_in_registers_from_some_rows_on_where_there_are_thirty_two():
-    assert [m for m in range(1, 12) if holds("avx512vnni", m)] == list(range(7, 12))
-    assert not any(holds(variant, 16) for variant in ("avxvnni", "avx2", "portable"))
+    assert [m for m in range(1, 12) if holds_codes("avx512vnni", m)] == [*range(7, 12)]
+    assert "from 7 rows" in said_of_bytes("amx")
+    for variant in ("avxvnni", "avx2", "portable"):
+        assert not holds_codes(variant, 16)
+        assert said_of_bytes(variant) == ""

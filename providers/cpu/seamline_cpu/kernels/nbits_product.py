@@ -37,7 +37,8 @@ from seamline_cpu.kernels.nbits_many import (
 )
 from seamline_cpu.kernels.nbits_operands import SLOTS
 from seamline_cpu.kernels.nbits_plans import FROM_ROWS as PIECES_FROM
-from seamline_cpu.kernels.nbits_several import MOST, by_held_bytes, holds
+from seamline_cpu.kernels.nbits_plans import MOST_HELD, holds_codes
+from seamline_cpu.kernels.nbits_several import by_held_bytes
 from seamline_cpu.kernels.nbits_turns import (
     AT_ONCE,
     QUANTISED_APART,
@@ -108,8 +109,8 @@ class Product:
             runs += by_tiles(*many)
         elif not self.int8 and len(x) >= PIECES_FROM:
             runs += by_pieces(*many, variant=self.vectors)
-        elif self.int8 and holds(self.vectors, len(x)):
-            rows = _height(len(x), MOST)
+        elif self.int8 and holds_codes(self.vectors, len(x)):
+            rows = _height(len(x), MOST_HELD)
             runs += by_held_bytes(*many, variant=self.vectors, rows=rows)
         else:
             runs += self._multiplied(source, kind, bias, out)

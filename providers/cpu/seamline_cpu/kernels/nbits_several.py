@@ -24,17 +24,8 @@ from seamline_cpu.kernels.nbits_turns import (
     counters,
 )
 from seamline_cpu.kernels.tile_turns import begun
-from seamline_cpu.vectors import REGISTER
 
-__all__ = ["MOST", "by_held_bytes", "holds"]
-
-MOST = 16  #: rows of a tile: their sums and a step's codes are 24 of 32 registers
-_FROM = 7  # rows; for fewer, tiles of two groups read activations half as often
-
-
-def holds(variant: str, m: int) -> bool:
-    """Tell whether codes that stay in registers are the quicker way for ``m`` rows."""
-    return REGISTER[variant] == 16 and m >= _FROM
+__all__ = ["by_held_bytes"]
 
 
 def by_held_bytes(
