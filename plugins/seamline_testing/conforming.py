@@ -105,16 +105,21 @@ def require_device(workers: Workers, wanted: str) -> None:
     Raises
     ------
     KitError
-        It cannot be opened, or works on another; names both.
+        It cannot be opened, works on another, or on one that is emulated; names both.
     """
     if not wanted:
         return
     try:
-        found = workers.device()
+        found, said = workers.device()
     except KitError as error:
         raise KitError(f"the device {wanted!r} is required: {error}") from error
     if wanted not in (found, found.partition(":")[0]):
         raise KitError(f"the device {wanted!r} is required; it works on {found!r}")
+    if "emulated" in said.lower():
+        raise KitError(
+            f"the device {wanted!r} is required; it works on {said}, which is none: "
+            "leave out the plugin that emulates one"
+        )
 
 
 def write_report(report: Report, path: Path) -> None:
