@@ -228,7 +228,7 @@ def _device(subject: Subject) -> dict[str, Any]:
         opened = subject.opened()
         try:
             provider = next(iter(opened.providers.values()))
-            facts = getattr(provider, "facts", dict)()
+            facts: Mapping[str, object] = getattr(provider, "facts", dict)()
             said = str(facts.get("device", provider.device))
             return {"device": str(provider.device), "said": said}
         finally:

@@ -75,9 +75,9 @@ def test_only_the_named_checks_are_run(opened):
 def test_the_device_is_asked_of_the_provider_in_its_own_process(opened):
     workers = opened(Subject("reference"), "transfers/gauges")
     assert workers.device() == ("cpu:0", "cpu:0")
-    require_device(workers, "")
-    require_device(workers, "cpu")
-    require_device(workers, "cpu:0")
+    assert require_device(workers, "") == ""
+    assert require_device(workers, "cpu") == "cpu:0"
+    assert require_device(workers, "cpu:0") == "cpu:0"
     with pytest.raises(KitError, match=r"'cuda' is required; it works on 'cpu:0'"):
         require_device(workers, "cuda")
 
