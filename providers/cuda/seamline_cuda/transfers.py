@@ -9,7 +9,8 @@ What fits a slot is copied on the stream of the kernels, whose order is all that
 and in a few pieces where it is large, so that the host moves one while the device moves
 another. More than that goes on the stream of copies, slot after slot; events order it
 against the kernels. Where more than a slot is read, the driver's own way to pageable memory
-is the quicker one, and the caller waits in any case, so that is taken.
+is the quicker one, and the caller waits in any case, so that is taken. Arrays of
+:mod:`seamline_cuda.result_arrays` that are pinned are copied to directly.
 
 Each copy is counted with its bytes. Those that are not small are counted with the time
 between two events around them on the stream as well, never with the time that it took to
@@ -31,7 +32,8 @@ from seamline_cuda.device import Gpu
 from seamline_cuda.driver import check, prepared
 from seamline_cuda.errors import CudaError
 from seamline_cuda.gate import GATE, Gate
-from seamline_cuda.pinned_slots import Slot, open_slots
+from seamline_cuda.result_arrays import ResultArrays
+from seamline_cuda.staging_slots import Slot, opened_slots
 from seamline_cuda.streams import Event, Stream
 
 __all__ = ["SLOT", "Transfers"]
@@ -56,11 +58,14 @@ class Transfers:
         The open device; it outlives this.
     slot
         Bytes of one piece.
+    arrays
+        What results are read into.
     """
 
     gpu: Gpu
     slot: int = SLOT
     gate: Gate = GATE
+    arrays: ResultArrays = attrs.field(factory=ResultArrays)
     _lock: threading.RLock = attrs.field(factory=threading.RLock, init=False)
     _slots: list[Slot] = attrs.field(factory=list, init=False)
     _next: int = attrs.field(default=0, init=False)
@@ -106,12 +111,26 @@ class Transfers:
         flat = target if target.flags.c_contiguous else np.empty_like(target, order="C")
         raw = flat.reshape(-1).view(np.uint8)
         with _Moving(self, "reads to the host"):
-            if raw.nbytes <= self.slot:
+            if self.arrays.holds(target):
+                self._get_directly(raw, address)
+            elif raw.nbytes <= self.slot:
                 self._get(raw, address)
             else:
                 self._get_many(raw, address)
         if flat is not target:
             np.copyto(target, flat)
+
+    def array(self, sizes: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        """
+        Give an array that :meth:`read` fills quickly; the caller's own to keep.
+
+        Raises
+        ------
+        RecordingError
+            The calling thread captures.
+        """
+        with _Moving(self, "makes an array for a result"):
+            return self.arrays.array(sizes, dtype)
 
     def counts(self) -> Mapping[str, float]:
         """
@@ -137,6 +156,7 @@ class Transfers:
             stack, self._stack = self._stack, ExitStack()
             self.gpu.drain()
             with self.gpu.here():
+                self.arrays.close()
                 stack.close()
 
     # -- a piece -------------------------------------------------------------------------
@@ -178,6 +198,12 @@ class Transfers:
         size = -(-size // _LINE) * _LINE
         for offset in range(0, raw.nbytes, size):
             yield offset, raw[offset : offset + size]
+
+    def _get_directly(self, raw: Array, address: int) -> None:
+        slot, stream = self._free_slot(), self.gpu.compute
+        place = raw.ctypes.data
+        self._copy(slot, stream, _OUT, raw.nbytes, _TO_HOST, place, address)
+        self._reached(slot)
 
     def _ordered(self, first: Stream, then: Stream) -> None:
         """Let what one stream is given from now on wait for what the other has."""
@@ -235,8 +261,7 @@ class Transfers:
         with ExitStack() as stack:
             self._order = Event.open()
             stack.callback(self._order.close)
-            slots = open_slots(stack, _SLOTS, self.slot)
-            self._slots = slots
+            self._slots = opened_slots(_SLOTS, self.slot, stack)
             self._stack = stack.pop_all()
 
 

@@ -1,4 +1,4 @@
-"""Pinned memory in slots of one size, each with the events of the copy that uses it."""
+"""Pinned pieces of the host's memory that copies pass through, each with the events of its copy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from seamline.provider import Array
 from seamline_cuda.driver import call
 from seamline_cuda.streams import Event
 
-__all__ = ["Slot", "open_slots"]
+__all__ = ["Slot", "opened_slots"]
 
 
 @attrs.define(eq=False)
@@ -36,25 +36,21 @@ class Slot:
     nbytes: int = 0
 
 
-def open_slots(stack: ExitStack, count: int, size: int) -> list[Slot]:
+def opened_slots(count: int, nbytes: int, stack: ExitStack) -> list[Slot]:
     """
-    Take pinned memory for ``count`` slots of ``size`` bytes.
-
-    Parameters
-    ----------
-    stack
-        Gets what gives it all back. The device is current, now and then.
+    Pin memory for so many slots; the stack gives it back.
 
     Raises
     ------
     CudaError
-        There is none.
+        The driver has no more, of memory or events.
     """
-    start = int(call("cuMemHostAlloc", count * size, 0))
+    start = int(call("cuMemHostAlloc", count * nbytes, 0))
     stack.callback(call, "cuMemFreeHost", start)
     slots = []
-    for place in range(start, start + count * size, size):
-        raw = (ctypes.c_uint8 * size).from_address(place)
+    for index in range(count):
+        place = start + index * nbytes
+        raw = (ctypes.c_uint8 * nbytes).from_address(place)
         begun = Event.open(timed=True)
         stack.callback(begun.close)
         done = Event.open(timed=True)
