@@ -12,6 +12,7 @@ from tests.gpu import (
     test_device_memory,
     test_device_sessions,
     test_remapping,
+    test_result_arrays,
     test_seams,
 )
 
@@ -20,6 +21,7 @@ MODULES = (
     test_device_memory,
     test_device_sessions,
     test_remapping,
+    test_result_arrays,
     test_seams,
 )
 
