@@ -11,6 +11,7 @@ from tests.gpu import (
     test_device,
     test_device_memory,
     test_device_sessions,
+    test_edges,
     test_remapping,
     test_seams,
 )
@@ -19,6 +20,7 @@ MODULES = (
     test_device,
     test_device_memory,
     test_device_sessions,
+    test_edges,
     test_remapping,
     test_seams,
 )

@@ -75,11 +75,16 @@ class Transfers:
         The open device; it outlives this.
     slot
         Bytes of one piece.
+    recorded
+        What counts copies that recordings make, each for one recording that is open.
     """
 
     gpu: Gpu
     slot: int = SLOT
     gate: Gate = GATE
+    recorded: list[Callable[[], Mapping[str, int]]] = attrs.field(
+        factory=list, init=False
+    )
     _lock: threading.RLock = attrs.field(factory=threading.RLock, init=False)
     _slots: list[_Slot] = attrs.field(factory=list, init=False)
     _next: int = attrs.field(default=0, init=False)
@@ -139,13 +144,24 @@ class Transfers:
         dict
             ``copies_in`` and ``bytes_in``, to the device, and the same with ``out``, from
             it; ``seconds_in`` of copies that were timed and are done, ``timed_in`` their
-            bytes.
+            bytes. Those of recordings are among them, and not timed.
         """
         with self._lock, self.gpu.here():
             for slot in self._slots:
                 if slot.way and slot.done.is_reached():
                     self._timed(slot)
-            return dict(self._counts)
+            counts = dict(self._counts)
+            for copied in self.recorded:
+                for what, more in copied().items():
+                    counts[what] = counts.get(what, 0) + more
+            return counts
+
+    def keep(self, copied: Callable[[], Mapping[str, int]]) -> None:
+        """Keep what a recording counted that is closed."""
+        with self._lock:
+            self.recorded.remove(copied)
+            for what, more in copied().items():
+                self._count(what, more)
 
     def close(self) -> None:
         """Give events and pinned memory back, once no copy uses them; once."""
