@@ -1,5 +1,5 @@
 """
-Output types of onnxruntime's attentions, which ONNX does not define.
+Output types of attentions that ONNX does not define: onnxruntime's, and Seamline's own.
 
 A present cache is as long as the past's buffer or as all tokens, whichever is more; the
 number of all tokens is a value, often one that follows from the feeds' sizes.
@@ -14,6 +14,7 @@ from seamline.tensors import Dim, TensorType, ValueType
 
 __all__ = [
     "ATTENTION_TYPES",
+    "attention_types",
     "group_query_types",
     "multi_head_types",
     "projected_types",
@@ -37,6 +38,20 @@ def _plus(one: Dim, other: Dim) -> Dim:
 
 def _asked(node: NodeView, kinds: Sequence[ValueType | None]) -> list[ValueType | None]:
     return list(kinds[: len(node.node.outputs)])
+
+
+def attention_types(node: NodeView) -> list[ValueType | None]:
+    """Give the queries' rows, as wide as the values, of Attention for older opsets."""
+    q, v = node.tensor(0), node.tensor(2)
+    if q is None:
+        return [None]
+    if not q.shape or v is None or v.shape is None or len(v.shape) != len(q.shape):
+        return [TensorType(q.dtype, None)]
+    width = v.shape[-1]
+    heads, kv = (node.attributes.get(f"{n}_num_heads", 0) for n in ("q", "kv"))
+    if len(q.shape) == 3:
+        width = width // kv * heads if isinstance(width, int) and kv else None
+    return [TensorType(q.dtype, (*q.shape[:-1], width))]
 
 
 def group_query_types(node: NodeView) -> list[ValueType | None]:

@@ -23,6 +23,7 @@ from seamline.errors import (
     RunError,
     SeamlineError,
 )
+from seamline.fetched_arrays import giving
 from seamline.planned import Segment
 from seamline.provider import (
     Array,
@@ -123,6 +124,32 @@ class CheckedMemory:
         """Copy to the host."""
         what = f"read {target.nbytes} bytes"
         self._call(KernelError, what, self.inner.read, source, target)
+
+    @property
+    def gives_arrays(self) -> bool:
+        """Say whether it gives arrays for what is read."""
+        return giving(self.inner) is not None
+
+    def array(self, kind: TensorType) -> Array:
+        """
+        Give an array to read into.
+
+        Raises
+        ------
+        ContractError
+            What it gave is no array of that type, or cannot be written.
+        """
+        give = cast("Any", self.inner).array
+        made: object = self._call(KernelError, f"give an array of {kind}", give, kind)
+        if (
+            not isinstance(made, np.ndarray)
+            or (made.shape, made.dtype) != (kind.sizes, numpy_dtype(kind.dtype))
+            or not (made.flags.writeable and made.flags.c_contiguous)
+        ):
+            raise ContractError(
+                self.provider, f"give an array of {kind}: it gave {made!r:.80}"
+            )
+        return made
 
     @property
     def takes_tensors(self) -> bool:

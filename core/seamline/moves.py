@@ -14,6 +14,7 @@ import numpy as np
 
 from seamline.device_tensor import DeviceTensor, taking
 from seamline.errors import FeedError
+from seamline.fetched_arrays import giving
 from seamline.provider import HOST, Array, Device
 from seamline.tensors import numpy_dtype
 
@@ -111,8 +112,13 @@ def _fetch(program: Program, name: str) -> Callable[[], Any] | None:
     kind = program.plan.tensor(name)
     memory = program.engine.memories[device]
 
+    gives = giving(memory)
+
     def read() -> Array:
-        target = np.empty(kind.sizes, numpy_dtype(kind.dtype))
+        made = gives.array(kind) if gives is not None else None
+        target = (
+            made if made is not None else np.empty(kind.sizes, numpy_dtype(kind.dtype))
+        )
         memory.read(view, target)
         return target
 

@@ -215,6 +215,16 @@ def test_more_queries_than_a_tile_holds_meet_more_keys_than_a_tile_holds(monkeyp
     gives([q, k, v], attend(q, k, v, hide(np.arange(70) <= np.arange(12)[:, None] + 0))[0], is_causal=1)  # fmt: skip
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_tiles_far_behind_the_first_load_their_queries(dtype, monkeypatch):
+    monkeypatch.setattr(works.Tiling, "most_columns", staticmethod(lambda *_: 8))
+    # A tile has 8 queries of 4 values, and the last one begins behind its 32 places.
+    q, k, v = floats(1, 6, 11, 4), floats(1, 1, 3, 4), floats(1, 1, 3, 4)
+    q, k, v = (x.astype(dtype) for x in (q, k, v))
+    close = CLOSE if dtype == np.float32 else {"rtol": 2e-3, "atol": 2e-3}
+    gives([q, k, v], attend(q, k, v)[0], close=close)
+
+
 def test_nothing_comes_of_nothing():
     q, k = floats(1, 2, 0, 4), floats(1, 2, 3, 4)
     gives([q, k, k], np.zeros((1, 2, 0, 4)))

@@ -13,6 +13,7 @@ from tests.gpu import (
     test_device_sessions,
     test_edges,
     test_remapping,
+    test_result_arrays,
     test_seams,
 )
 
@@ -22,6 +23,7 @@ MODULES = (
     test_device_sessions,
     test_edges,
     test_remapping,
+    test_result_arrays,
     test_seams,
 )
 

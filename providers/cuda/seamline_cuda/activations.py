@@ -162,4 +162,5 @@ ACTIVATIONS: dict[str, Formula] = {
         1, FLOATS64, lambda node: _by_error_function(node, "{0}")
     ),
     f"{CONTRIB}::QuickGelu": Formula.of(1, FLOATS64, _swish(1.702), "alpha"),
+    "seamline::HardSwish": Formula.of(1, FLOATS64, _hard_swish),  # for older opsets
 }  #: by operator

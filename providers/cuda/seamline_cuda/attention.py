@@ -1,4 +1,4 @@
-"""Attention of ONNX's own domain (23, 24, 25)."""
+"""Attention of ONNX's own domain (23, 24, 25), and under Seamline's for older opsets."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import attrs
 
 from seamline.attention_fitting import unfit_attention
 from seamline.attention_forms import refused_attention
+from seamline.attention_types import attention_types
 from seamline.fitting import all_of
 from seamline.kernel import Call
 from seamline.kernel_table import KernelTable
@@ -30,6 +31,7 @@ from seamline_cuda.works import Work
 
 __all__ = ["add_to", "attention", "unfit"]
 
+_OWN = "seamline"
 _DOUBLE = 11  #: TensorProto.DOUBLE
 _MASKS = ("bool", *FLOATS)
 
@@ -167,15 +169,18 @@ def _attended(call: Call, sizes: _Sizes, keys: Operand, values: Operand) -> Atte
 
 
 def add_to(table: KernelTable) -> None:
-    """Add Attention."""
-    table.kernel(
-        "Attention",
-        since=23,
-        dtypes={0: FLOATS, 1: FLOATS, 2: FLOATS, 6: ("int64", "int32")},
-        when=all_of(refused_attention, unfit_attention, unfit),
-        workspace=_workspace,
-        bounded=_bounded,
-        variant="tiles",
-        because="scores stay in shared memory, and lengths are read on the device",
-        not_capturable=None,
-    )(attention)
+    """Add Attention of both domains."""
+    for domain, since in (("", 23), (_OWN, 1)):
+        table.kernel(
+            "Attention",
+            domain=domain,
+            since=since,
+            dtypes={0: FLOATS, 1: FLOATS, 2: FLOATS, 6: ("int64", "int32")},
+            when=all_of(refused_attention, unfit_attention, unfit),
+            workspace=_workspace,
+            bounded=_bounded,
+            variant="tiles",
+            because="scores stay in shared memory, and lengths are read on the device",
+            not_capturable=None,
+        )(attention)
+    table.infer("Attention", domain=_OWN)(attention_types)

@@ -10,10 +10,10 @@ __all__ = ["held", "loaded"]
 
 _AT_ONCE = 8  #: loads under way for each thread
 _QUERY = """\
-place = column + n
-row = np.int64(quotient32(np.uint32(place), np.uint32(group)))
-start = entry * q_batch + row * q_row + (head * group + place - row * group) * q_head
-holds = place < columns
+query = column + n
+row = np.int64(quotient32(np.uint32(query), np.uint32(group)))
+start = entry * q_batch + row * q_row + (head * group + query - row * group) * q_head
+holds = query < columns
 """
 _KEY = """\
 start = entry * NAMEBATCH + head * NAMEHEAD + (at + n) * NAMEROW

@@ -33,8 +33,8 @@ from seamline_cuda.memory import CudaMemory, CudaView
 __all__ = ["EDGE_LIMIT", "CudaEdges", "Placed", "placed"]
 
 EDGE_LIMIT = (
-    256 << 10
-)  #: bytes of a value; more take longer to copy than what surrounds a copy
+    128 << 10
+)  #: bytes of a value; more take longer to copy once more than what surrounds a copy
 _MAPPED = 2  #: CU_MEMHOSTALLOC_DEVICEMAP
 _LINE = 128  # bytes; what two sides write does not share one
 _WORDS = 2 * _LINE

@@ -158,6 +158,22 @@ class CudaMemory:
         self.complaints.check()
 
     @property
+    def gives_arrays(self) -> bool:
+        """Say that it gives arrays for results."""
+        return True
+
+    def array(self, kind: TensorType) -> Array:
+        """
+        Give an array of the host that :meth:`read` fills quickly, the caller's to keep.
+
+        Raises
+        ------
+        RecordingError
+            The calling thread captures.
+        """
+        return self.transfers.array(kind.sizes, numpy_dtype(kind.dtype))
+
+    @property
     def takes_tensors(self) -> bool:
         """Say that other libraries' tensors can be fed to it."""
         return True

@@ -33,6 +33,7 @@ from seamline_cuda.works import Work
 __all__ = ["Form", "add_to", "layer_folds", "rms_folds"]
 
 CONTRIB = "com.microsoft"
+OWN = "seamline"  # ONNX's own for older opsets
 _FLOATS = ("float32", "float16", "bfloat16", "float64")
 
 
@@ -63,6 +64,7 @@ class Form:
 #: (domain, operator) -> form.
 FORMS = {
     ("", "LayerNormalization"): Form(True, shift=2, mean=1, inverse=2),
+    (OWN, "LayerNormalization"): Form(True, shift=2, mean=1, inverse=2),
     ("", "RMSNormalization"): Form(False),
     ("", "SimplifiedLayerNormalization"): Form(False, inverse=1),
     (CONTRIB, "SimplifiedLayerNormalization"): Form(False, inverse=1),
@@ -253,3 +255,4 @@ def add_to(table: KernelTable) -> None:
         )(_normalized)
     for op_type in ("SkipLayerNormalization", "SkipSimplifiedLayerNormalization"):
         table.infer(op_type, domain=CONTRIB)(skip_normalization)
+    table.infer("LayerNormalization", domain=OWN)(lambda node: [node.tensor(0)])

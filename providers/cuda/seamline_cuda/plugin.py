@@ -39,7 +39,7 @@ _OPTIONS = (
     Option(
         "edge_limit",
         int,
-        256 << 10,
+        128 << 10,
         "bytes of the largest value whose copy a recording takes in; 0 for none",
         minimum=0,
     ),

@@ -122,7 +122,8 @@ class CudaProvider(KernelProvider):
         Say which device it is, what memory it holds, and what was copied so far.
 
         ``taken_apart`` has the nodes that would be one kernel if they did not lie where
-        they do, and why they are not.
+        they do, and why they are not. ``pinned_results`` counts the bytes of results'
+        arrays that the driver has pinned; ``not_pinned`` is what it said where it did not.
         """
         held = self._memory.gauges()
         pool = self._memory.arena.pool
@@ -139,6 +140,8 @@ class CudaProvider(KernelProvider):
             "products": self._unmade or "by cuBLASLt",
             "products_workspace": self._products.workspace_nbytes,
             "taken_apart": dict(self._apart),
+            "pinned_results": self._memory.transfers.arrays.pinned_nbytes,
+            "not_pinned": self._memory.transfers.arrays.refused,
             **self._memory.transfers.counts(),
         }
 

@@ -1,4 +1,4 @@
-"""RotaryEmbedding, of ONNX's own domain (23) and of onnxruntime's."""
+"""RotaryEmbedding, of ONNX's own domain (23), of Seamline's before, and of onnxruntime's."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from seamline_cuda.works import Complaint, Work
 __all__ = ["add_to"]
 
 _CONTRIB = "com.microsoft"
+_OWN = "seamline"
 
 
 def _unfit_width(cos: int) -> Callable[[NodeView], str | None]:
@@ -91,13 +92,15 @@ def contrib_rotary_embedding(call: Call) -> Sequence[Work]:
 
 
 def add_to(table: KernelTable) -> None:
-    """Add RotaryEmbedding of both domains."""
+    """Add RotaryEmbedding of all domains."""
     because = "positions are read on the device, so one recording serves every step"
-    table.kernel(
-        "RotaryEmbedding", since=23, dtypes={0: FLOATS, 3: INDICES},
-        when=all_of(refused_rotary, unfit_rotary(1, 2, 3), _unfit_width(1)),
-        variant="rows", because=because, not_capturable=None,
-    )(rotary_embedding)  # fmt: skip
+    for domain, since in (("", 23), (_OWN, 1)):
+        table.kernel(
+            "RotaryEmbedding", domain=domain, since=since, dtypes={0: FLOATS, 3: INDICES},
+            when=all_of(refused_rotary, unfit_rotary(1, 2, 3), _unfit_width(1)),
+            variant="rows", because=because, not_capturable=None,
+        )(rotary_embedding)  # fmt: skip
+    table.infer("RotaryEmbedding", domain=_OWN)(lambda node: [node.tensor(0)])
     table.kernel(
         "RotaryEmbedding", domain=_CONTRIB, dtypes={0: FLOATS, 1: INDICES},
         when=all_of(refused_rotary_contrib, unfit_rotary(2, 3, 1), _unfit_width(2)),

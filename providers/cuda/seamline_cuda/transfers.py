@@ -5,11 +5,12 @@ The driver can copy by itself only from and to pinned memory. So bytes pass thro
 pinned slots: a write returns when the last byte is in one, and what is in flight then does
 not have to end first.
 
-What fits a slot is copied on the stream of the kernels, whose order is all that it needs.
-More than that goes on the stream of copies, slot after slot, one filled by the host while
-the other is copied by the device; events order it against the kernels. Where more than a
-slot is read, the driver's own way to pageable memory is the quicker one, and the caller
-waits in any case, so that is taken.
+What fits a slot is copied on the stream of the kernels, whose order is all that it needs,
+and in a few pieces where it is large, so that the host moves one while the device moves
+another. More than that goes on the stream of copies, slot after slot; events order it
+against the kernels. Where more than a slot is read, the driver's own way to pageable memory
+is the quicker one, and the caller waits in any case, so that is taken. Arrays of
+:mod:`seamline_cuda.result_arrays` that are pinned are copied to directly.
 
 Each copy is counted with its bytes. Those that are not small are counted with the time
 between two events around them on the stream as well, never with the time that it took to
@@ -18,9 +19,8 @@ submit them; the bytes of those are counted apart, so that a rate can be told.
 
 from __future__ import annotations
 
-import ctypes
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import Any
 
@@ -29,39 +29,22 @@ import numpy as np
 
 from seamline.provider import Array
 from seamline_cuda.device import Gpu
-from seamline_cuda.driver import call, check, prepared
+from seamline_cuda.driver import check, prepared
 from seamline_cuda.errors import CudaError
 from seamline_cuda.gate import GATE, Gate
+from seamline_cuda.result_arrays import ResultArrays
+from seamline_cuda.staging_slots import Slot, opened_slots
 from seamline_cuda.streams import Event, Stream
 
 __all__ = ["SLOT", "Transfers"]
 
 SLOT = 4 << 20  #: bytes; a copy of that size runs at the link's full rate
 _SLOTS = 4
+_PIECE = 256 << 10  # bytes that take the host longer to move than to submit
+_LINE = 128  # bytes; a piece that begins within one is copied more slowly
 _SMALL = 1 << 16  # bytes of a copy that takes less time than two events around it
 _IN, _OUT = "in", "out"
 _TO_DEVICE, _TO_HOST = "cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync"
-
-
-@attrs.define(eq=False)
-class _Slot:
-    """
-    Pinned bytes, and the copy that uses them.
-
-    Attributes
-    ----------
-    way
-        Which way the copy goes that may be under way; empty where there is none.
-    nbytes
-        Its bytes, where it is timed; else 0.
-    """
-
-    address: int
-    bytes: Array
-    begun: Event
-    done: Event
-    way: str = ""
-    nbytes: int = 0
 
 
 @attrs.define(eq=False)
@@ -77,6 +60,8 @@ class Transfers:
         Bytes of one piece.
     recorded
         What counts copies that recordings make, each for one recording that is open.
+    arrays
+        What results are read into.
     """
 
     gpu: Gpu
@@ -85,8 +70,9 @@ class Transfers:
     recorded: list[Callable[[], Mapping[str, int]]] = attrs.field(
         factory=list, init=False
     )
+    arrays: ResultArrays = attrs.field(factory=ResultArrays)
     _lock: threading.RLock = attrs.field(factory=threading.RLock, init=False)
-    _slots: list[_Slot] = attrs.field(factory=list, init=False)
+    _slots: list[Slot] = attrs.field(factory=list, init=False)
     _next: int = attrs.field(default=0, init=False)
     _order: Event | None = attrs.field(default=None, init=False)
     _counts: dict[str, float] = attrs.field(factory=dict, init=False)
@@ -107,8 +93,8 @@ class Transfers:
         raw = np.ascontiguousarray(source).reshape(-1).view(np.uint8)
         with _Moving(self, "writes from the host"):
             if raw.nbytes <= self.slot:
-                if raw.nbytes:
-                    self._put(self.gpu.compute, address, raw)
+                for offset, piece in self._pieces(raw):
+                    self._put(self.gpu.compute, address + offset, piece)
                 return
             self._ordered(self.gpu.compute, self.gpu.copies)
             for offset in range(0, raw.nbytes, self.slot):
@@ -130,10 +116,26 @@ class Transfers:
         flat = target if target.flags.c_contiguous else np.empty_like(target, order="C")
         raw = flat.reshape(-1).view(np.uint8)
         with _Moving(self, "reads to the host"):
-            if raw.nbytes:
+            if self.arrays.holds(target):
+                self._get_directly(raw, address)
+            elif raw.nbytes <= self.slot:
                 self._get(raw, address)
+            else:
+                self._get_many(raw, address)
         if flat is not target:
             np.copyto(target, flat)
+
+    def array(self, sizes: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        """
+        Give an array that :meth:`read` fills quickly; the caller's own to keep.
+
+        Raises
+        ------
+        RecordingError
+            The calling thread captures.
+        """
+        with _Moving(self, "makes an array for a result"):
+            return self.arrays.array(sizes, dtype)
 
     def counts(self) -> Mapping[str, float]:
         """
@@ -170,6 +172,7 @@ class Transfers:
             stack, self._stack = self._stack, ExitStack()
             self.gpu.drain()
             with self.gpu.here():
+                self.arrays.close()
                 stack.close()
 
     # -- a piece -------------------------------------------------------------------------
@@ -185,17 +188,38 @@ class Transfers:
         self._copy(slot, stream, _IN, piece.nbytes, _TO_DEVICE, address, slot.address)
 
     def _get(self, raw: Array, address: int) -> None:
+        taken = []
+        for offset, piece in self._pieces(raw):
+            slot = self._free_slot()
+            self._copy(
+                slot, self.gpu.compute, _OUT, piece.nbytes, _TO_HOST,
+                slot.address, address + offset,
+            )  # fmt: skip
+            taken.append((slot, piece))
+        for slot, piece in taken:
+            self._reached(slot)
+            piece[...] = slot.bytes[: piece.nbytes]
+
+    def _get_many(self, raw: Array, address: int) -> None:
+        slot, stream = self._free_slot(), self.gpu.copies
+        if self.gpu.deadline is not None:  # the driver waits inside the copy
+            self.gpu.waited(self.gpu.compute.synchronize)
+        self._ordered(self.gpu.compute, stream)
+        self._copy(slot, stream, _OUT, raw.nbytes, _TO_HOST, raw.ctypes.data, address)
+        self._reached(slot)
+
+    def _pieces(self, raw: Array) -> Iterator[tuple[int, Array]]:
+        """Cut what fits a slot: no more pieces than slots, none of them small."""
+        size = max(_PIECE, -(-raw.nbytes // _SLOTS))
+        size = -(-size // _LINE) * _LINE
+        for offset in range(0, raw.nbytes, size):
+            yield offset, raw[offset : offset + size]
+
+    def _get_directly(self, raw: Array, address: int) -> None:
         slot, stream = self._free_slot(), self.gpu.compute
-        place, is_one = slot.address, raw.nbytes <= self.slot
-        if not is_one:
-            if self.gpu.deadline is not None:  # the driver waits inside the copy
-                self.gpu.waited(stream.synchronize)
-            self._ordered(stream, self.gpu.copies)
-            stream, place = self.gpu.copies, raw.ctypes.data
+        place = raw.ctypes.data
         self._copy(slot, stream, _OUT, raw.nbytes, _TO_HOST, place, address)
         self._reached(slot)
-        if is_one:
-            raw[...] = slot.bytes[: raw.nbytes]
 
     def _ordered(self, first: Stream, then: Stream) -> None:
         """Let what one stream is given from now on wait for what the other has."""
@@ -204,7 +228,7 @@ class Transfers:
         first.record(order)
         then.wait_for(order)
 
-    def _free_slot(self) -> _Slot:
+    def _free_slot(self) -> Slot:
         """Give a slot that no copy uses."""
         slot = self._slots[self._next]
         self._next = (self._next + 1) % len(self._slots)
@@ -212,13 +236,13 @@ class Transfers:
             self._reached(slot)
         return slot
 
-    def _reached(self, slot: _Slot) -> None:
+    def _reached(self, slot: Slot) -> None:
         """Wait for a slot's copy."""
         self.gpu.waited(slot.done.synchronize)
         self._timed(slot)
 
     def _copy(
-        self, slot: _Slot, stream: Stream, way: str, size: int, name: str, *places: int
+        self, slot: Slot, stream: Stream, way: str, size: int, name: str, *places: int
     ) -> None:
         slot.nbytes = size if size > _SMALL else 0
         if slot.nbytes:
@@ -231,7 +255,7 @@ class Transfers:
         self._count(f"copies_{way}", 1)
         self._count(f"bytes_{way}", size)
 
-    def _timed(self, slot: _Slot) -> None:
+    def _timed(self, slot: Slot) -> None:
         """Count the time of a slot's copy, which is done, where it was taken."""
         if slot.nbytes:
             spent = slot.done.since(slot.begun)
@@ -253,18 +277,7 @@ class Transfers:
         with ExitStack() as stack:
             self._order = Event.open()
             stack.callback(self._order.close)
-            start = int(call("cuMemHostAlloc", _SLOTS * self.slot, 0))
-            stack.callback(call, "cuMemFreeHost", start)
-            slots = []
-            for index in range(_SLOTS):
-                place = start + index * self.slot
-                raw = (ctypes.c_uint8 * self.slot).from_address(place)
-                begun = Event.open(timed=True)
-                stack.callback(begun.close)
-                done = Event.open(timed=True)
-                stack.callback(done.close)
-                slots.append(_Slot(place, np.ctypeslib.as_array(raw), begun, done))
-            self._slots = slots
+            self._slots = opened_slots(_SLOTS, self.slot, stack)
             self._stack = stack.pop_all()
 
 

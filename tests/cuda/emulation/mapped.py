@@ -144,8 +144,28 @@ class Mapped:
 
     def unpin(self, address):
         with self.lock:
-            require(address in self.pinned, "CUDA_ERROR_INVALID_VALUE")
+            ours = self.pinned.get(address, (0, 0))[1] > 0
+            require(ours, "CUDA_ERROR_INVALID_VALUE")
             calls.unmap(address, self.pinned.pop(address)[1])
+            self._stretches = None
+
+    def register(self, address, nbytes):
+        """Pin memory that is the host's own, and stays so."""
+        require(nbytes > 0, "CUDA_ERROR_INVALID_VALUE")
+        with self.lock:
+            apart = all(
+                address + nbytes <= start or start + size <= address
+                for start, (size, _) in self.pinned.items()
+            )
+            require(apart, "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED")
+            self.pinned[address] = (nbytes, 0)
+            self._stretches = None
+
+    def unregister(self, address):
+        with self.lock:
+            ours = self.pinned.get(address, (0, 1))[1] == 0
+            require(ours, "CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED")
+            del self.pinned[address]
             self._stretches = None
 
     def close(self):
@@ -157,8 +177,8 @@ class Mapped:
                 self.release(handle)
             for address, (nbytes, _) in list(self.reserved.items()):
                 self.free(address, nbytes)
-            for address in list(self.pinned):
-                self.unpin(address)
+            for address, (_, room) in list(self.pinned.items()):
+                (self.unpin if room else self.unregister)(address)
 
     # -- looking -------------------------------------------------------------------------
 

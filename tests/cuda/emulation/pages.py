@@ -45,6 +45,12 @@ class PageCalls:
     def cuMemFreeHost(self, address):
         self.state.mapped.unpin(int(address))
 
+    def cuMemHostRegister(self, address, nbytes, flags):
+        self.state.mapped.register(int(address), nbytes)
+
+    def cuMemHostUnregister(self, address):
+        self.state.mapped.unregister(int(address))
+
     def cuMemHostGetDevicePointer(self, address, flags):
         return self.state.known(int(address), 1, "pinned memory")
 

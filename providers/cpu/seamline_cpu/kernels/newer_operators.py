@@ -7,8 +7,9 @@ what the newest version of ONNX says.
 
 from __future__ import annotations
 
+from seamline.attention_types import attention_types
 from seamline.provider import NodeView
-from seamline.tensors import FLOATS, TensorType, ValueType
+from seamline.tensors import FLOATS, ValueType
 from seamline_cpu.kernels import formulas
 from seamline_cpu.kernels.attention import attention, unfit_heads, unrecorded_heads
 from seamline_cpu.kernels.elementwise import COMPILED
@@ -37,19 +38,7 @@ TABLE.kernel(
 )(attention)  # fmt: skip
 
 
-@TABLE.infer("Attention", domain=OWN)
-def _attention(node: NodeView) -> list[ValueType | None]:
-    """Give the queries' rows, as wide as the values."""
-    q, v = node.tensor(0), node.tensor(2)
-    if q is None:
-        return [None]
-    if not q.shape or v is None or v.shape is None or len(v.shape) != len(q.shape):
-        return [TensorType(q.dtype, None)]
-    width = v.shape[-1]
-    heads, kv = (node.attributes.get(f"{n}_num_heads", 0) for n in ("q", "kv"))
-    if len(q.shape) == 3:
-        width = width // kv * heads if isinstance(width, int) and kv else None
-    return [TensorType(q.dtype, (*q.shape[:-1], width))]
+TABLE.infer("Attention", domain=OWN)(attention_types)
 
 
 def _same(node: NodeView) -> list[ValueType | None]:
