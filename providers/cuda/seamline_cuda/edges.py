@@ -141,7 +141,7 @@ class CudaEdges:
         count = len(inward)
         made.inward = tuple(map(placed, inward, rooms[:count]))
         made.outward = tuple(map(placed, outward, rooms[count:]))
-        memory.transfers.recorded.append(made.copied)
+        memory.transfers.made.follow(made.copied)
         return made
 
     # -- what is recorded ----------------------------------------------------------------
@@ -264,7 +264,7 @@ class CudaEdges:
         """Give the memory back; the device is idle. A second call does nothing."""
         buffer, self._buffer = self._buffer, None
         if buffer is not None:
-            self.memory.transfers.keep(self.copied)
+            self.memory.transfers.made.keep(self.copied)
             self.inward = self.outward = ()
             try:
                 buffer.close()
