@@ -56,7 +56,7 @@ class Staged:
             self.memory.write(self.view, source)
             return
         self.edges.taken()
-        np.copyto(self.room, source)
+        self.room[...] = source
 
     def read(self, target: Array) -> None:
         """Bring a value from the device, or from where the last replay left it."""
@@ -64,7 +64,7 @@ class Staged:
         if room is None:
             self.memory.read(self.view, target)
         else:
-            np.copyto(target, room)
+            target[...] = room
 
     def fetched(self) -> Array:
         """Give a value as an array of the caller's own."""

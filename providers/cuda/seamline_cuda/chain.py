@@ -49,7 +49,7 @@ class CudaChain:
     held
         What the segments rest on.
     buffers
-        Where excursions and edges read and write.
+        Where its segments, excursions and edges read and write, each once.
     works
         Name and work of each excursion.
     """
@@ -135,15 +135,17 @@ class CudaChain:
         """Give what stands on the host for the places that it reads last."""
         return [one.array for one in self.edges.outward] if self.edges else ()
 
-    def taken(self) -> None:
-        """Return once the last replay has read ``inward``; raises what failed before."""
-        if self.edges is not None:
-            self.edges.taken()
+    @property
+    def taken(self) -> Callable[[], None]:
+        """Give what waits until the last replay has read ``inward``."""
+        assert self.edges is not None
+        return self.edges.taken
 
-    def given(self) -> None:
-        """Return once the last replay has filled ``outward``; raises what failed."""
-        if self.edges is not None:
-            self.edges.given()
+    @property
+    def given(self) -> Callable[[], None]:
+        """Give what waits until the last replay has filled ``outward``."""
+        assert self.edges is not None
+        return self.edges.given
 
     def spent(self) -> Mapping[str, tuple[float, float]]:
         """
@@ -182,10 +184,11 @@ class CudaChain:
             why = "it is closed"
             raise RecordingError(why, provider="cuda", segment=self.name)
         for held in self.held:
-            held.check()
+            if held.segment.binding != held.binding or held.changed():
+                held.check()  # raises
         for buffer in self.buffers:
             if not buffer.is_open:
-                why = "a buffer that the host reads or writes was closed since"
+                why = "a buffer that it reads or writes was closed since"
                 raise RecordingError(why, provider="cuda", segment=self.name)
         return self.graph
 
@@ -227,12 +230,15 @@ def record_chain(
                 memory, chain.name, _submitting(loader, chain, edges, made)
             )
             undo.pop_all()
+    held = tuple([Held.of(segment) for segment in segments])
     views = [] if made is None else list(made.views)
     views += map(memory.checked, (*chain.inward, *chain.outward))
+    buffers = [view.buffer for view in views]
+    for one in held:
+        buffers += one.buffers.values()
     return CudaChain(
         chain.name, memory, made.mail if made else None, edges, graph,
-        tuple([Held.of(segment) for segment in segments]),
-        tuple({id(view.buffer): view.buffer for view in views}.values()),
+        held, tuple({id(one): one for one in buffers}.values()),
         tuple(made.hosts) if made else (), Spent(tuple([w.name for w in chain.works])),
         tuple(made.words) if made else (),
     )  # fmt: skip
