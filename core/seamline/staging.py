@@ -52,11 +52,12 @@ class Staged:
 
     def write(self, source: Array) -> None:
         """Bring a value to the device, or to where the next replay takes it from."""
-        if self.room is None:
-            self.memory.write(self.view, source)
+        room = self.room
+        if room is None or source.shape != room.shape or source.dtype != room.dtype:
+            self.memory.write(self.view, source)  # which refuses what does not fit
             return
         self.edges.taken()
-        self.room[...] = source
+        room[...] = source
 
     def read(self, target: Array) -> None:
         """Bring a value from the device, or from where the last replay left it."""

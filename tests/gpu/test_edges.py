@@ -13,7 +13,7 @@ from tests.gpu.test_seams import PINS, TEXT, Opened, f32, values
 import seamline_cpu.plugin
 import seamline_cuda.plugin
 from seamline.devices import Gauges
-from seamline.errors import KernelError
+from seamline.errors import KernelError, SeamlineError
 from seamline.pipeline import Pipeline
 from seamline_cuda import edges
 
@@ -130,6 +130,29 @@ def test_replays_are_counted_anew_before_their_word_is_full():
         for scale in (1, 2, 3):
             opened.right(values(8, scale))
         assert shared.launched == 3
+
+
+def test_a_feed_that_does_not_fit_its_place_is_refused_and_the_session_goes_on():
+    with Session() as opened:
+        for _ in range(3):
+            opened.right(values(8))
+        with pytest.raises(SeamlineError, match="float64"):
+            opened.pipeline.run({"x": values(8).astype(np.float64)})
+        opened.right(values(8, 2))
+
+
+def test_the_next_values_wait_until_a_long_replay_has_taken_the_last():
+    """Nothing goes to the host, so a run returns while its work is in flight."""
+    text = "g (float[n] x) => (float[200000] y) { [a] a = Neg(x) [b] y = Expand(a, s) }"
+    text = text.replace(
+        "=> (float[200000] y)", "=> (float[200000] y) <int64[1] s = {200000}>"
+    )
+    with Session(text) as opened:
+        for turn in range(6):
+            (y,) = opened.pipeline.run({"x": values(1, turn)})
+            np.testing.assert_array_equal(y, np.full(200000, 3.0 * turn, f32))
+        recording = opened.captured.recording
+        assert (len(recording.inward), len(recording.outward)) == (1, 0)
 
 
 def test_data_that_a_kernel_refuses_is_raised_where_the_result_is_read():

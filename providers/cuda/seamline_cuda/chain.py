@@ -105,8 +105,12 @@ class CudaChain:
         if edges is not None:
             edges.restart()
         try:
-            with memory.gpu.here():
-                graph.launch(memory.gpu.compute)
+            gpu = memory.gpu
+            gpu.enter()
+            try:
+                graph.launch(gpu.compute)
+            finally:
+                gpu.leave()
         except CudaError as error:
             memory.gpu.noticed(error)
             raise KernelError(

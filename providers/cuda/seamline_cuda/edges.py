@@ -22,10 +22,11 @@ import numpy as np
 
 from seamline.errors import KernelError
 from seamline.provider import Array, Buffer
-from seamline.serving import SPINS
+from seamline.serving import SPINS, waited
 from seamline.tensors import TensorType, nbytes_of, numpy_dtype
 from seamline_cuda.driver import call
 from seamline_cuda.edge_kernel import EDGE, GIVEN, TAKEN, edge_arguments
+from seamline_cuda.errors import CudaError
 from seamline_cuda.loading import Loader
 from seamline_cuda.mailbox import MOST, SMALL, threads_for
 from seamline_cuda.memory import CudaMemory, CudaView
@@ -212,8 +213,24 @@ class CudaEdges:
         CudaError, KernelError
             It never will.
         """
-        if self.inward and self._taken.value != self.launched:
-            self._wait(self._taken)
+        word, number = self._taken, self.launched
+        if self.inward and word.value != number:
+            # Not by waiting for the stream: the rest of the replay may go on.
+            waited(lambda: word.value == number, self._check_taken)
+
+    def _check_taken(self) -> None:
+        gpu = self.memory.gpu
+        gpu.usable()
+        with gpu.here():
+            if gpu.deadline is not None:
+                gpu.waited(gpu.compute.synchronize)
+            try:
+                is_idle = gpu.compute.is_idle()
+            except CudaError as error:
+                gpu.noticed(error)
+                raise
+        if is_idle and self._taken.value != self.launched:
+            raise self._untold()
 
     def given(self) -> None:
         """
@@ -228,15 +245,12 @@ class CudaEdges:
         """
         if self._read == self.launched:
             return
-        if self.outward:
-            self._wait(self._given)
-        else:
-            self.memory.synchronize()
+        self._wait_given()
         self._read = self.launched
         self.memory.complaints.check()
 
-    def _wait(self, word: Any) -> None:
-        number = self.launched
+    def _wait_given(self) -> None:
+        word, number = self._given, self.launched
         for _ in range(SPINS):
             if word.value == number:
                 return
@@ -246,11 +260,11 @@ class CudaEdges:
             gpu.waited(gpu.compute.synchronize)
         if word.value != number:
             self.memory.complaints.check()
-            raise KernelError(
-                "the device ended a replay without telling the host",
-                provider="cuda",
-                segment=self.name,
-            )
+            raise self._untold()
+
+    def _untold(self) -> KernelError:
+        why = "the device ended a replay without telling the host"
+        return KernelError(why, provider="cuda", segment=self.name)
 
     def _reset(self) -> None:
         self._before += self.launched
