@@ -8,6 +8,8 @@ moved, and a bias along the rows of ``c`` is the one along columns that the libr
 Descriptors are made, and the library's best algorithm is asked for, when a segment is
 bound: a run, and so a capture, only submits. All products of a provider follow one another
 on its stream of kernels, so they share one workspace, which is taken before the first.
+They follow one another whole: one call may give the stream two kernels, of which the second
+joins what the first left in the workspace, so two threads take turns with their calls.
 """
 
 from __future__ import annotations
@@ -59,6 +61,7 @@ class Product:
 
     kernel: str
     workspace_nbytes: int
+    _turn: threading.Lock
     _given: tuple[Any, ...]
     _kept: tuple[Any, ...]  # what the addresses in _given point to
     _stack: contextlib.ExitStack
@@ -72,7 +75,8 @@ class Product:
         BlasError
             The library refused it, or earlier work failed.
         """
-        call("matmul", *self._given)
+        with self._turn:
+            call("matmul", *self._given)
 
     def close(self) -> None:
         """Give its descriptors back; a second call does nothing."""
@@ -94,6 +98,7 @@ class Products:
     _handle: int = attrs.field(default=0, init=False)
     _workspace: Buffer | None = attrs.field(default=None, init=False)
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
+    _turn: threading.Lock = attrs.field(factory=threading.Lock, init=False)
 
     @property
     def workspace_nbytes(self) -> int:
@@ -154,7 +159,9 @@ class Products:
         times = f"{work.batch} times " if work.batch > 1 else ""
         name = f"product of {times}{sizes} in {work.dtype}"
         needed = int(found["workspace_size"][0])
-        return Product(name, needed, given, (scales, found), contextlib.ExitStack())
+        return Product(
+            name, needed, self._turn, given, (scales, found), contextlib.ExitStack()
+        )
 
     def _algorithm(
         self, work: ProductWork, product: Described, layouts: list[Described], room: int

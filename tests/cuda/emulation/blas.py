@@ -79,6 +79,8 @@ class EmulatedLt(Multiplying):
         self.open = {}  # descriptors and handles that were not given back
         self.calls = []
         self.fail_at = None  # name of a call that is refused, and the status
+        self.between = lambda: None  # called between the halves of a product
+        self._halves = {}
         self._next = 0x1000
 
     def __getattribute__(self, name):
@@ -209,11 +211,20 @@ class EmulatedLt(Multiplying):
         scales = [_read(x, kind, np.dtype(kind).itemsize) for x in (alpha, beta)]
         described = dict(described)
 
-        def act():
+        # As where the library splits a sum: one kernel writes parts, another joins them,
+        # and what other threads submit to the stream may come between.
+        def first():
             self.state.host(workspace, workspace_nbytes, "the workspace of a product")
+            self._halves[workspace] = (described, layouts, a, b, *scales)
+
+        def then():
+            described, layouts, a, b, *scales = self._halves[workspace]
             self.multiply(described, layouts, (a, b, c, d), *scales)
 
-        self.state.of("stream", stream).submit(Work("product", act))
+        submit = self.state.of("stream", stream).submit
+        submit(Work("product", first))
+        self.between()
+        submit(Work("product", then))
 
 
 def _meant(product, name, layout):
