@@ -7,9 +7,11 @@ staged nor copied is poison, or ends the process.
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
-from tests.testing.twin.test_chains import PINS, TEXT, Opened, X, f32
+from tests.testing.twin.test_chains import PATIENCE, AwkwardPlugin, Opened, X, f32
 
 from seamline.errors import CaptureMismatchError, KernelError, RecordingError
 from seamline_testing.twin import Fault, Faults, How, Step
@@ -20,13 +22,6 @@ ALONE = "g (float[n] x) => (y) { [a] a = Neg(x) [b] y = Abs(a) }"
 
 def edges_of(opened):
     return {edge["id"]: edge for edge in opened.said()["edges"]}
-
-
-def moved(opened):
-    """Count bytes that the device's memory copied by calls of its own."""
-    return opened.twin.machine.counts["bytes in"], opened.twin.machine.counts[
-        "bytes out"
-    ]
 
 
 def calls(opened, monkeypatch):
@@ -238,10 +233,16 @@ def test_a_replay_that_fails_is_raised_where_its_result_is_read(nth):
 
 @pytest.mark.parametrize("nth", [1, 2])
 def test_a_read_that_fails_while_rooms_are_filled_keeps_no_recording(nth, monkeypatch):
-    with Opened(TEXT, pins=PINS, asked=LIMIT, seam_form="mailbox") as opened:
-        opened.right()
-        memory = opened.twin.memory()
-        real, left = type(memory).read, [nth]
+    text = "g (float[n] x, float[n] w) => (y) { [a] y = Add(x, w) }"
+    with Opened(text, pins={}, asked=LIMIT) as opened:
+        feeds = {"x": X, "w": X * f32(2)}
+
+        def right():
+            np.testing.assert_array_equal(opened.pipeline.run(feeds)[0], X * f32(3))
+
+        right()
+        kind = type(opened.twin.memory())
+        real, left = kind.read, [nth]
 
         def failing(self, source, target):
             left[0] -= 1
@@ -249,20 +250,43 @@ def test_a_read_that_fails_while_rooms_are_filled_keeps_no_recording(nth, monkey
                 raise KernelError("made to fail")
             return real(self, source, target)
 
-        monkeypatch.setattr(type(memory), "read", failing)
-        if nth == 1:  # the one feed
-            with pytest.raises(KernelError, match="made to fail"):
-                opened.right()
-            assert opened.chain.recording is None
-        opened.right(X * f32(2))
-        opened.right(X * f32(3))
-        monkeypatch.undo()
-        assert opened.chain.state == "recorded"
+        monkeypatch.setattr(kind, "read", failing)
+        with pytest.raises(KernelError, match="made to fail"):
+            right()
+        (captured,) = opened.pipeline.runner.latest().captured.values()
+        assert captured.recording is None
+        assert all(staged.room is None for staged in captured.edges.inward)
+        right()
+        right()
+        assert captured.events == ["recorded"]
+
+
+def test_sessions_with_edges_run_side_by_side():
+    errors = []
+
+    def several(opened, scale):
+        try:
+            for turn in range(12):
+                opened.right(X * f32(scale * (turn + 1)))
+        except Exception as error:
+            errors.append(error)
+
+    with (
+        Opened(asked=LIMIT, seam_form="eager") as one,
+        Opened(asked=LIMIT, seam_form="mailbox") as other,
+    ):
+        threads = [
+            threading.Thread(target=several, args=given)
+            for given in ((one, 2), (other, -3), (one, 5))
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(PATIENCE)
+        assert not errors
 
 
 def test_a_host_that_fails_between_two_recordings_leaves_both_usable():
-    from tests.testing.twin.test_chains import AwkwardPlugin
-
     def fail():
         raise ZeroDivisionError("no such luck")
 
