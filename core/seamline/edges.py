@@ -59,6 +59,8 @@ class Edge:
 
 def edge_limit(provider: Provider) -> int:
     """Give the bytes of the largest value whose copy a provider's recordings take in."""
+    if not hasattr(provider, "record_chain"):
+        return 0
     return int(getattr(provider, "edge_limit", 0))
 
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from seamline.errors import KernelError
 from seamline.provider import Array, Buffer
-from seamline.serving import SPINS, waited
+from seamline.serving import waited
 from seamline.tensors import TensorType, nbytes_of, numpy_dtype
 from seamline_cuda.driver import call
 from seamline_cuda.edge_kernel import EDGE, GIVEN, TAKEN, edge_arguments
@@ -39,6 +39,7 @@ EDGE_LIMIT = (
 _MAPPED = 2  #: CU_MEMHOSTALLOC_DEVICEMAP
 _LINE = 128  # bytes; what two sides write does not share one
 _WORDS = 2 * _LINE
+_LOOKS = 600  # at a word before the driver waits: some 40 microseconds
 _LAST = 1 << 31  # replays before the count begins anew, long before its word is full
 
 Submit: TypeAlias = Callable[[], object]
@@ -251,7 +252,7 @@ class CudaEdges:
 
     def _wait_given(self) -> None:
         word, number = self._given, self.launched
-        for _ in range(SPINS):
+        for _ in range(_LOOKS):
             if word.value == number:
                 return
         gpu = self.memory.gpu

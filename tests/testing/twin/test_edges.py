@@ -55,7 +55,9 @@ def test_feeds_and_results_of_a_recorded_segment_go_by_its_rooms(monkeypatch):
         said = edges_of(opened)
         assert set(said) == {"x:cpu:0->twin:0", "y:twin:0->cpu:0"}
         assert {one["unit"] for one in said.values()} == {"twin:a"}
-        assert "in the recording of twin:a" in str(opened.pipeline.explain())
+        explained = opened.pipeline.explain()
+        assert "in the recording of twin:a" in str(explained)
+        assert explained.to_html().count("Copies inside recordings") == 1
 
 
 @pytest.mark.parametrize("form", ["eager", "mailbox", "host_node"])
