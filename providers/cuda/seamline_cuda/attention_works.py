@@ -3,9 +3,10 @@ From one attention to launches: which tiles, and into how many parts keys are cu
 
 All operators that are attention come to one :class:`Attended`: views of queries, keys,
 values and the result by head, spans, and what is added to the scores. Few queries have a
-kernel of their own; else tiles hold as many as there are, up to what shared memory holds. Where that makes fewer blocks than
-the device runs side by side, keys are cut into parts, by the length of the buffer: how
-many of them have keys is found at each run.
+kernel of their own. Else tensor cores take 16-bit floats where they lie evenly, and all
+others tiles that hold as many queries as there are, up to what shared memory holds. Where
+that makes fewer blocks than the device runs side by side, keys are cut into parts, by the
+length of the buffer: how many of them have keys is found at each run.
 """
 
 from __future__ import annotations
@@ -16,6 +17,11 @@ from collections.abc import Mapping
 import attrs
 
 from seamline_cuda.attention_few import few_columns, few_kernel, few_wide
+from seamline_cuda.attention_matrices import (
+    matrices_fit,
+    matrices_kernel,
+    matrix_columns,
+)
 from seamline_cuda.attention_parts import parts_kernel
 from seamline_cuda.attention_places import Operand
 from seamline_cuda.attention_spans import FIXED, Bias, Span
@@ -89,10 +95,13 @@ class Attended:
             return []
         many = (self.rows * self.group, self.depth, self.width)
         few = few_columns(*many)
-        columns = few or tile_columns(*many)
+        whole = not few and matrices_fit(self.q, self.k, self.v, self.depth, self.width)
+        columns = few or (matrix_columns(many[0]) if whole else tile_columns(*many))
         tiles = -(-self.rows * self.group // columns)
-        splits = parts_of(*sizes, self.keys, self.depth, self.width)
+        splits = _parts(self.batch * self.heads * tiles, self.keys)
         tiling = self._tiling(columns, splits > 1, bool(few))
+        if whole:
+            tiling = attrs.evolve(tiling, wide=(2, 2, 2), threads=2 * columns)
         parts = math.prod(sizes) * splits
         values = self.numbers() | {
             "tiles": tiles, "splits": splits, "parts": workspace,
@@ -100,7 +109,8 @@ class Attended:
         }  # fmt: skip
         arguments = tuple(values[name] for name in tiling.parameters())
         blocks, threads = self.batch * self.heads * tiles * splits, tiling.threads
-        kernel = few_kernel(tiling) if few else tiles_kernel(tiling)
+        made = few_kernel if few else matrices_kernel if whole else tiles_kernel
+        kernel = made(tiling)
         work = KernelWork(kernel, arguments, blocks * threads, threads, blocks)
         return [work, self._merged(values)] if splits > 1 else [work]
 
@@ -157,11 +167,16 @@ def threads_of(columns: int) -> int:
 def parts_of(
     batch: int, heads: int, group: int, rows: int, keys: int, depth: int, width: int
 ) -> int:
-    """Give how many parts keys are cut into, 1 where there are blocks enough without."""
+    """Give how many parts keys are cut into at most; where operands lie is not known yet."""
     many = (rows * group, depth, width)
-    columns = few_columns(*many) or tile_columns(*many)
-    tiles = -(-rows * group // columns)
-    blocks = batch * heads * tiles
+    few = few_columns(*many)
+    columns = (few,) if few else (tile_columns(*many), matrix_columns(many[0]))
+    tiles = -(-many[0] // max(columns)) if many[0] else 0
+    return _parts(batch * heads * tiles, keys)
+
+
+def _parts(blocks: int, keys: int) -> int:
+    """Give the parts of keys for so many blocks: 1 where they are enough without."""
     return max(1, min(_BLOCKS // max(blocks, 1), keys // _LEAST, 64))
 
 

@@ -21,6 +21,7 @@ from numba.cuda import libdevice
 from numba.cuda.extending import intrinsic
 
 from seamline_cuda.device_functions import FUNCTIONS
+from seamline_cuda.matrix_intrinsics import MATRIX_GLOBALS
 
 __all__ = ["GLOBALS"]
 
@@ -206,5 +207,6 @@ GLOBALS: dict[str, Any] = {
     "store_system": store_system,
     "nanoseconds": nanoseconds,
     "four_at": four_at,
+    **MATRIX_GLOBALS,
     **FUNCTIONS,
 }  #: what a kernel's text may name
