@@ -14,6 +14,7 @@ from tests.cuda.test_attention import floats
 import seamline_cuda.attention_matrices as matrices
 import seamline_cuda.attention_works as works
 from seamline_cuda.attention_few import few_kernel
+from seamline_cuda.attention_floats import floats_kernel
 from seamline_cuda.attention_tiles import tiles_kernel
 from seamline_cuda.attention_tiling import Tiling
 
@@ -31,7 +32,7 @@ def only_tensor_cores(monkeypatch):
         return matrices.matrices_kernel(tiling)
 
     monkeypatch.setattr(works, "few_columns", lambda *_: 0)
-    monkeypatch.setattr(works, "matrices_kernel", kernel)
+    monkeypatch.setitem(works._KERNELS, "matrices", kernel)
     yield
     assert made
 
@@ -133,6 +134,7 @@ PLACES = {"part", "tile", "entry", "head", "column", "columns", "first", "end", 
 KERNELS = {
     "few": few_kernel(Tiling(("float16",) * 4, 64, 64, 8, wide=(1, 2, 2), split=True)),
     "tiles": tiles_kernel(Tiling(("float32",) * 4, 64, 64, 64, split=True)),
+    "floats": floats_kernel(Tiling(("float32",) * 4, 64, 64, 32, split=True)),
     "matrices": matrices.matrices_kernel(
         Tiling(("float16",) * 4, 64, 64, 64, wide=(2, 2, 2), split=True)
     ),

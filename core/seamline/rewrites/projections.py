@@ -60,6 +60,7 @@ def _form(
     kind = work.kind(inputs[0])
     if kind is None or kind.shape is None or len(kind.shape) != 3:
         return None
+    names: tuple[str, ...]
     if (node.domain, node.op_type) in _ATTENTIONS:
         if any(value is not None for value in inputs[4:]):
             return None

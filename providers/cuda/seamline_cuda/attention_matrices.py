@@ -21,7 +21,7 @@ from __future__ import annotations
 import functools
 
 from seamline_cuda import attention_matrix_text as text_of
-from seamline_cuda.attention_places import WIDTHS, Operand
+from seamline_cuda.attention_places import Operand, lies_by
 from seamline_cuda.attention_spans import Bias, bounds_text, sink_text
 from seamline_cuda.attention_tiles import START, part_text
 from seamline_cuda.attention_tiling import Tiling
@@ -38,7 +38,7 @@ _WIDEST = 128  #: values of a head: sums of more do not fit the registers
 _TOGETHER = 16  #: bytes that are copied together
 
 
-def matrix_columns(columns: int) -> int:
+def matrix_columns(columns: int, depth: int = 0, width: int = 0) -> int:
     """Give the queries of a block, sixteen for each warp, of so many that there are."""
     return _EACH * min(_WARPS, -(-columns // _EACH))
 
@@ -50,13 +50,7 @@ def matrices_fit(q: Operand, k: Operand, v: Operand, depth: int, width: int) -> 
     if depth % 16 or width % 16 or not 0 < max(depth, width) <= _WIDEST:
         return False
     even = q.address % 4 == 0 and all(step % 2 == 0 for step in q.steps)
-    return even and all(_lies_evenly(operand) for operand in (k, v))
-
-
-def _lies_evenly(operand: Operand) -> bool:
-    item = WIDTHS[operand.kind]
-    ends = (operand.address, *(item * step for step in operand.steps))
-    return all(end % _TOGETHER == 0 for end in ends)
+    return even and all(lies_by(_TOGETHER, operand) for operand in (k, v))
 
 
 def _constants(tiling: Tiling) -> dict[str, int | str]:
@@ -80,7 +74,7 @@ def _copied(tiling: Tiling, which: int, begin: str) -> list[str]:
     return filled(
         text_of.COPIED, LOADS=-(-count // tiling.threads), UNITS=units, FROM=begin,
         WHOLE="True" if count % tiling.threads == 0 else f"unit < {count}",
-        HELD=f"{name}_held", STRIDE=f"{name.upper()}_STRIDE", NAME=name, **steps,
+        HELD=f"{name}_held", STRIDE=f"{name.upper()}_STRIDE", NAME=name, SHIFT=1, **steps,
     )  # fmt: skip
 
 

@@ -67,7 +67,7 @@ for u in range(LOADS):
         key = min(FROM + n, stop - 1)
         nbytes = np.int32(16) if FROM + n < stop else np.int32(0)
         start = entry * NAMEBATCH + head * NAMEHEAD + key * NAMEROW
-        copied_sixteen(HELD, n * STRIDE + 4 * piece, NAME, (start >> 1) + 4 * piece, nbytes)
+        copied_sixteen(HELD, n * STRIDE + 4 * piece, NAME, (start >> SHIFT) + 4 * piece, nbytes)
 """
 SCORES = """\
 for e in range(SCORES):

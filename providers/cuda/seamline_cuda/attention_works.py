@@ -12,11 +12,17 @@ length of the buffer: how many of them have keys is found at each run.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import attrs
 
 from seamline_cuda.attention_few import few_columns, few_kernel, few_wide
+from seamline_cuda.attention_floats import (
+    FLOAT_THREADS,
+    float_columns,
+    floats_fit,
+    floats_kernel,
+)
 from seamline_cuda.attention_matrices import (
     matrices_fit,
     matrices_kernel,
@@ -27,6 +33,7 @@ from seamline_cuda.attention_places import Operand
 from seamline_cuda.attention_spans import FIXED, Bias, Span
 from seamline_cuda.attention_tiles import tiles_kernel
 from seamline_cuda.attention_tiling import THREADS, Tiling
+from seamline_cuda.device_kernel import DeviceKernel
 from seamline_cuda.works import KernelWork, Work
 
 __all__ = ["Attended", "parts_of", "room_of"]
@@ -95,13 +102,11 @@ class Attended:
             return []
         many = (self.rows * self.group, self.depth, self.width)
         few = few_columns(*many)
-        whole = not few and matrices_fit(self.q, self.k, self.v, self.depth, self.width)
-        columns = few or (matrix_columns(many[0]) if whole else tile_columns(*many))
+        how = "few" if few else self._how()
+        columns = few or _COLUMNS[how](*many)
         tiles = -(-self.rows * self.group // columns)
         splits = _parts(self.batch * self.heads * tiles, self.keys)
-        tiling = self._tiling(columns, splits > 1, bool(few))
-        if whole:
-            tiling = attrs.evolve(tiling, wide=(2, 2, 2), threads=2 * columns)
+        tiling = self._tiling(columns, splits > 1, how)
         parts = math.prod(sizes) * splits
         values = self.numbers() | {
             "tiles": tiles, "splits": splits, "parts": workspace,
@@ -109,22 +114,33 @@ class Attended:
         }  # fmt: skip
         arguments = tuple(values[name] for name in tiling.parameters())
         blocks, threads = self.batch * self.heads * tiles * splits, tiling.threads
-        made = few_kernel if few else matrices_kernel if whole else tiles_kernel
-        kernel = made(tiling)
+        kernel = _KERNELS[how](tiling)
         work = KernelWork(kernel, arguments, blocks * threads, threads, blocks)
         return [work, self._merged(values)] if splits > 1 else [work]
 
-    def _tiling(self, columns: int, split: bool, few: bool) -> Tiling:
+    def _how(self) -> str:
+        """Name the kernel for many queries that takes what lies here."""
+        given = (self.q, self.k, self.v, self.depth, self.width)
+        if matrices_fit(*given):
+            return "matrices"
+        return "floats" if floats_fit(*given) else "tiles"
+
+    def _tiling(self, columns: int, split: bool, how: str) -> Tiling:
         operands = (self.q, self.k, self.v, self.y)
         sizes = (self.depth, self.depth, self.width)
         q, k, v = (o.wide(n) for o, n in zip(operands, sizes, strict=False))
-        if few:
+        threads = threads_of(columns)
+        if how == "few":
             q, k, v = 1, few_wide(self.depth, k), few_wide(self.width, v)
+        elif how == "matrices":
+            q, k, v, threads = 2, 2, 2, 2 * columns
+        elif how == "floats":
+            threads = min(FLOAT_THREADS, THREADS)
         return Tiling(
             (self.q.kind, self.k.kind, self.v.kind, self.y.kind),
             self.depth, self.width, columns, self.span, (q, k, v),
             tuple(bias.kind for bias in self.biases), self.cap > 0,
-            "" if split else self.sink, split, threads_of(columns),
+            "" if split else self.sink, split, threads,
         )  # fmt: skip
 
     def numbers(self) -> dict[str, float]:
@@ -170,8 +186,8 @@ def parts_of(
     """Give how many parts keys are cut into at most; where operands lie is not known yet."""
     many = (rows * group, depth, width)
     few = few_columns(*many)
-    columns = (few,) if few else (tile_columns(*many), matrix_columns(many[0]))
-    tiles = -(-many[0] // max(columns)) if many[0] else 0
+    columns = few or max(of(*many) for of in _COLUMNS.values())
+    tiles = -(-many[0] // columns) if many[0] else 0
     return _parts(batch * heads * tiles, keys)
 
 
@@ -188,3 +204,17 @@ def room_of(
     if splits == 1:
         return 0
     return 4 * batch * heads * group * rows * splits * (width + 2)
+
+
+#: Of the kernels for many queries: how many a block takes.
+_COLUMNS: dict[str, Callable[[int, int, int], int]] = {
+    "matrices": matrix_columns,
+    "floats": float_columns,
+    "tiles": tile_columns,
+}
+_KERNELS: dict[str, Callable[[Tiling], DeviceKernel]] = {
+    "few": few_kernel,
+    "matrices": matrices_kernel,
+    "floats": floats_kernel,
+    "tiles": tiles_kernel,
+}

@@ -74,7 +74,7 @@ def _shared_address(
     """Give the 32-bit address of a word of shared memory."""
     data = context.make_array(kind)(context, builder, array).data
     place = builder.gep(data, [index])
-    near = builder.addrspacecast(place, ir.PointerType(_I32, _SHARED))
+    near = builder.addrspacecast(place, ir.PointerType(place.type.pointee, _SHARED))
     return builder.ptrtoint(near, _I32)
 
 
@@ -112,6 +112,24 @@ def matrices_at(typing: Any, words: Any, index: Any) -> Any:
 def turned_matrices_at(typing: Any, words: Any, index: Any) -> Any:
     """Load four 8 by 8 matrices as :func:`matrices_at` does, each of them transposed."""
     return _FOUR(words, types.int64), _EMIT_TURNED
+
+
+def _emit_four(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+    at = _shared_address(context, builder, signature.args[0], *values)
+    kind = ir.FunctionType(ir.LiteralStructType([_F32] * 4), [_I32])
+    code, constraint = (
+        "ld.shared.v4.f32 {$0,$1,$2,$3}, [$4];",
+        "=f,=f,=f,=f,r,~{memory}",
+    )
+    load = ir.InlineAsm(kind, code, constraint, side_effect=True)
+    found = builder.call(load, [at])
+    return _unpacked(context, builder, signature.return_type, found)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def four_shared(typing: Any, floats: Any, index: Any) -> Any:
+    """Load four floats of shared memory at once, from a multiple of four."""
+    return _SUMS(floats, types.int64), _emit_four
 
 
 def _emit_copy(context: Any, builder: Any, signature: Any, values: Any) -> Any:
@@ -182,6 +200,7 @@ MATRIX_GLOBALS: dict[str, Any] = {
     "multiplied_bfloat16": multiplied_bfloat16,
     "matrices_at": matrices_at,
     "turned_matrices_at": turned_matrices_at,
+    "four_shared": four_shared,
     "copied_sixteen": copied_sixteen,
     "copies_awaited": copies_awaited,
     "paired_float16": paired_float16,

@@ -49,8 +49,8 @@ def functions(names):
         )
         assert nbytes % 4 == 0, "a copy of parts of words"
         for n in range(4):
-            words[to + n] = np.uint32(ALL)
-            value = source[at + n] if 4 * n < nbytes else np.uint32(0)
+            words[to + n] = np.uint32(ALL).view(source.dtype)
+            value = source[at + n] if 4 * n < nbytes else source.dtype.type(0)
             pending.setdefault(names.rank, []).append((words, to + n, value))
 
     def copies_awaited():
@@ -60,7 +60,7 @@ def functions(names):
     scope = {f.__name__: f for f in (matrices_at, turned_matrices_at, copied_sixteen, copies_awaited)}  # fmt: skip
     for kind in _KINDS:
         scope |= multiplied(kind)
-    return scope
+    return scope | {"four_shared": _row}
 
 
 def together(what, values):
