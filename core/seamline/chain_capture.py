@@ -9,6 +9,7 @@ by itself, so that nothing is lost but the form. Verification compares the two.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import attrs
@@ -140,7 +141,7 @@ class _Work:
 
 
 def _copy(target: Any, source: Any) -> Action:
-    return lambda: np.copyto(target, source)
+    return partial(np.copyto, target, source)
 
 
 def grouped(program: Program) -> None:

@@ -16,17 +16,17 @@ from __future__ import annotations
 import statistics
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 import attrs
 
-__all__ = ["Mail", "Spent", "following", "serve", "waited"]
+__all__ = ["KEPT", "SPINS", "Mail", "Spent", "following", "serve", "waited"]
 
-_SPINS = 2000  # looks at a word before the first sleep: about 200 microseconds
+SPINS = 2000  #: looks at a word before the first sleep: about 200 microseconds
 _NAP, _LONGEST = 20e-6, 500e-6  # seconds
 _CHECK = 2e-3  # seconds of sleep between two questions whether the device still works
-_KEPT = 64  # excursions that medians are of
+KEPT = 64  #: excursions that medians are of
 _LAST = 1 << 31  # a word has 32 bits, and no chain as many excursions
 
 _clock = time.perf_counter_ns
@@ -75,12 +75,16 @@ class Spent:
 
     def __attrs_post_init__(self) -> None:
         for name in self.names:
-            self._whole[name] = deque(maxlen=_KEPT)
-            self._work[name] = deque(maxlen=_KEPT)
+            self._whole[name] = deque(maxlen=KEPT)
+            self._work[name] = deque(maxlen=KEPT)
 
     def note_whole(self, name: str, us: float) -> None:
         """Note the time from asking to going on."""
         self._whole[name].append(us)
+
+    def take_whole(self, name: str, us: Iterable[float]) -> None:
+        """Take the latest times from asking to going on, which a device kept by itself."""
+        self._whole[name] = deque(us, maxlen=KEPT)
 
     def note_work(self, name: str, us: float) -> None:
         """Note the time of the host's work."""
@@ -126,14 +130,15 @@ def serve(
     Exception
         Whatever the work raised, once the device is idle; or why the device does not ask.
     """
-    turn = first
+    turn, wait, answer = first, mail.wait, mail.answer
     try:
         for name, work in works:
-            mail.wait(turn)
+            wait(turn)
             start = _clock()
             work()
-            spent.note_work(name, (_clock() - start) / 1000)
-            mail.answer(turn)
+            end = _clock()
+            answer(turn)  # before anything that can wait: the device does
+            spent.note_work(name, (end - start) / 1000)
             turn += 1
     except BaseException:
         mail.abort()
@@ -151,7 +156,7 @@ def waited(is_asked: Callable[[], bool], check: Callable[[], object]) -> None:
     check
         Raises if it will never be so; called now and then.
     """
-    for _ in range(_SPINS):
+    for _ in range(SPINS):
         if is_asked():
             return
     check()

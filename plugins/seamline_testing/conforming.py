@@ -82,7 +82,7 @@ def conform(
         only=plan.only, jobs=plan.jobs, deadline=plan.deadline,
     )  # fmt: skip
     try:
-        require_device(workers, plan.device)
+        device = require_device(workers, plan.device)
         began(len(workers.checks))
         results = []
         for result in workers.run():
@@ -95,26 +95,36 @@ def conform(
     whole = Plan(jobs=plan.jobs, deadline=plan.deadline, device=plan.device) == plan
     said = complaints(gaps, ids if whole else None, results, today)
     took = time.monotonic() - start
-    return Report.of(subject, plan.form, tuple(results), gaps, said, took)
+    report = Report.of(subject, plan.form, tuple(results), gaps, said, took)
+    where = {"device": device} if device else {}
+    return attrs.evolve(report, machine={**report.machine, **where})
 
 
-def require_device(workers: Workers, wanted: str) -> None:
+def require_device(workers: Workers, wanted: str) -> str:
     """
-    Make sure that the provider works on a device.
+    Make sure that the provider works on a device; gives what that calls itself.
+
+    Nothing is asked, and nothing given, where ``wanted`` is empty.
 
     Raises
     ------
     KitError
-        It cannot be opened, or works on another; names both.
+        It cannot be opened, works on another, or on one that is emulated; names both.
     """
     if not wanted:
-        return
+        return ""
     try:
-        found = workers.device()
+        found, said = workers.device()
     except KitError as error:
         raise KitError(f"the device {wanted!r} is required: {error}") from error
     if wanted not in (found, found.partition(":")[0]):
         raise KitError(f"the device {wanted!r} is required; it works on {found!r}")
+    if "emulated" in said.lower():
+        raise KitError(
+            f"the device {wanted!r} is required; it works on {said}, which is none: "
+            "leave out the plugin that emulates one"
+        )
+    return said
 
 
 def write_report(report: Report, path: Path) -> None:

@@ -29,7 +29,7 @@ __all__ = ["FORMAT", "Report", "ReportError", "load_report", "machine", "version
 FORMAT = "seamline conformance report 1"
 _PACKAGES = (
     "seamline", "onnx", "onnxruntime", "onnx-ir", "numpy", "ml_dtypes", "numba",
-    "hypothesis",
+    "numba-cuda", "cuda-bindings", "nvidia-cublas", "hypothesis",
 )  # fmt: skip
 
 

@@ -4,7 +4,8 @@ The process that checks run in, and the one that watches it.
 A *host* makes the list of checks once, which takes the import of ONNX's suites, and forks
 one *watcher* for each job. A watcher forks a *runner*, hands it one check at a time, and
 waits: an answer is passed on; a runner that dies or does not answer before the deadline
-is one CRASH, and the next check gets a new runner, forked in milliseconds. Host and
+is one CRASH, and the next check gets a new runner, forked in milliseconds. So does the one
+after a failure that lost the device (:mod:`seamline_testing.held_device`). Host and
 watcher touch no provider, so a fork never copies a device that is in use.
 
 Each speaks JSON, a line at a time, over sockets that it was given; whatever a provider
@@ -30,6 +31,8 @@ from typing import IO, Any
 
 import attrs
 
+from seamline.errors import RunError
+from seamline_testing.held_device import HeldDevice
 from seamline_testing.results import Check, Finding, Outcome
 from seamline_testing.subject import Subject
 
@@ -153,6 +156,9 @@ def _watch(number: int, checks: Mapping[str, Check], subject: Subject) -> None:
                     finding = Finding(Outcome.CRASH, reply["crash"])
                     reply = {"finding": attrs.asdict(finding)}
                     runner = None
+                elif reply.pop("last", False):
+                    runner.ended()
+                    runner = None
                 _say(out, {**reply, "seconds": time.perf_counter() - start})
         finally:
             if runner is not None:
@@ -183,14 +189,21 @@ def _ask(
 
 
 def _serve(sock: socket.socket, checks: Mapping[str, Check], subject: Subject) -> None:
-    """Run the checks that are asked for, until nobody asks."""
+    """Run the checks that are asked for, until nobody asks or the device is lost."""
     out = sock.makefile("w", encoding="utf-8")
+    held: HeldDevice | None = None
     for line in sock.makefile("r", encoding="utf-8"):
         request = json.loads(line)
-        _say(
-            out,
-            _device(subject) if "device" in request else _run(checks, request, subject),
-        )
+        held = held or HeldDevice.open(subject)
+        if "device" in request:
+            _say(out, _device(subject))
+            continue
+        reply = _run(checks, request, subject)
+        outcome = reply["finding"]["outcome"] if "finding" in reply else Outcome.CRASH
+        last = Outcome(outcome).is_failure and not held.works()
+        _say(out, {**reply, "last": last})
+        if last:
+            return
 
 
 def _run(
@@ -198,6 +211,9 @@ def _run(
 ) -> dict[str, Any]:
     try:
         finding = checks[request["check"]].run(subject)
+    except RunError as error:  # asked of its memory itself, it refused what it may not
+        said = f"{type(error).__name__}: {error}"
+        finding = Finding(Outcome.CONTRACT_VIOLATION, said)
     except Exception:
         return {"fault": traceback.format_exc()}
     except BaseException as error:  # the kit raises none: it comes from the provider
@@ -207,12 +223,14 @@ def _run(
 
 
 def _device(subject: Subject) -> dict[str, Any]:
-    """Open the provider, and say which device it works on."""
+    """Open the provider, and say which device it works on and what it calls it."""
     try:
         opened = subject.opened()
         try:
             provider = next(iter(opened.providers.values()))
-            return {"device": str(provider.device)}
+            facts: Mapping[str, object] = getattr(provider, "facts", dict)()
+            said = str(facts.get("device", provider.device))
+            return {"device": str(provider.device), "said": said}
         finally:
             opened.close()
     except Exception as error:

@@ -150,9 +150,9 @@ class Workers:
         """Run one check."""
         return self._result(self._jobs[0], check)
 
-    def device(self) -> str:
+    def device(self) -> tuple[str, str]:
         """
-        Give the device that the provider works on, such as ``cuda:0``.
+        Give the device that the provider works on, such as ``cuda:0``, and what it calls it.
 
         Raises
         ------
@@ -161,7 +161,7 @@ class Workers:
         """
         reply = self._jobs[0].ask({"device": True, "deadline": self.deadline})
         if "device" in reply:
-            return str(reply["device"])
+            return str(reply["device"]), str(reply["said"])
         raise KitError(reply.get("missing") or reply["finding"]["said"])
 
     def _work(

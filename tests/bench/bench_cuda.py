@@ -139,9 +139,10 @@ def commits(rig):
 
 
 def copies(rig):
-    """Time transfers against the driver's own copies of pageable memory."""
-    rows = []
-    for nbytes in (1 << 12, 1 << 20, 1 << 26, 1 << 29):
+    """Time transfers against the driver's own copies of pageable and of pinned memory."""
+    rows, sizes = [], (1 << 12, 1 << 16, 1 << 20, 1 << 22, 1 << 26, 1 << 29)
+    pinned = int(call("cuMemHostAlloc", sizes[-1], 0))
+    for nbytes in sizes:
         buffer = rig.memory.allocate(nbytes)
         host, address = np.ones(nbytes, np.uint8), buffer.address
         place, transfers = host.ctypes.data, rig.memory.transfers
@@ -154,14 +155,17 @@ def copies(rig):
             found = alternating(
                 {
                     "write": write,
-                    "driver's write": lambda a=address, p=place, n=nbytes: call("cuMemcpyHtoD", a, p, n),
+                    "pageable write": lambda a=address, p=place, n=nbytes: call("cuMemcpyHtoD", a, p, n),
+                    "pinned write": lambda a=address, n=nbytes: call("cuMemcpyHtoD", a, pinned, n),
                     "read": lambda t=transfers, a=address, h=host: t.read(a, h),
-                    "driver's read": lambda a=address, p=place, n=nbytes: call("cuMemcpyDtoH", p, a, n),
+                    "pageable read": lambda a=address, p=place, n=nbytes: call("cuMemcpyDtoH", p, a, n),
+                    "pinned read": lambda a=address, n=nbytes: call("cuMemcpyDtoH", pinned, a, n),
                 },
                 rounds=15, seconds=8,
             )  # fmt: skip
         rows.append((nbytes, *(f"{t.median * 1e6:.0f} µs, {nbytes / t.median / 1e9:.1f} GB/s" for t in found.values())))  # fmt: skip
         buffer.close()
+    call("cuMemFreeHost", pinned)
     return table(("bytes", *found), rows)
 
 

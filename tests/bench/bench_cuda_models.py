@@ -4,19 +4,23 @@ Runs real models over ``cuda`` and ``cpu``: right, where they are cut, and how l
     python -m tests.bench.bench_cuda_models [--rounds 50] [--no-record] [MODEL ...]
 
 Every model is run captured and one launch at a time, in turns, and its answer held to
-onnxruntime's on the host. The encoder also runs as torch modules made from the same graph's
-weights, eagerly and as a CUDA graph of torch's own, where torch is installed. Each takes
-arrays of the host and gives arrays of the host; *on the device* leaves the copies out.
+onnxruntime's on the host, whose own time stands beside. The encoder also runs as torch modules
+made from the same graph's weights, eagerly and as a CUDA graph of torch's own, where torch is
+installed. Each takes arrays of the host and gives arrays of the host; *on the device* leaves
+the copies and the host's own work out: what is recorded is replayed over the values that the
+last run left, ten times for one wait.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections import Counter
+from collections.abc import Callable, Iterator
 
+import attrs
 import numpy as np
 from tests.bench.bench_models import difference
-from tests.bench.measuring import alternating, machine, table, write_record
+from tests.bench.measuring import Times, alternating, machine, table, write_record
 from tests.models.fetched import NotThereError
 from tests.models.inputs import BY_NAME
 
@@ -26,6 +30,7 @@ import seamline
 CHOSEN = ("minilm_fp32", "ppocrv6_det", "silero_vad", "magika", "ppocr_cls")
 ENCODER = "minilm_fp32"
 LONG = (8, 128)  #: sentences and tokens of the encoder's second size
+TIMES = 10  #: that the device's own work is repeated for one wait
 
 
 def opened(path, *, record):
@@ -49,17 +54,67 @@ def onnxruntimes(path, feeds):
     return lambda: session.run(None, feeds)
 
 
-def cut(session):
-    """Give the lines of a table of a session's pieces, and of its seams by cause."""
-    plan = session.explain().data["plan"]
+def programs(program) -> Iterator:
+    """Give a program, and those of bodies and rests that ran."""
+    yield program
+    inner = [one for runners in program.bodies.values() for one in runners.values()]
+    for runner in (*inner, *([program.rest] if program.rest else [])):
+        if runner.latest() is not None:
+            yield from programs(runner.latest())
+
+
+@attrs.frozen
+class Alone:
+    """What a session has the device do in a run, without what the host does between."""
+
+    acts: tuple[Callable[[], object], ...]
+    wait: Callable[[], object]
+
+    @classmethod
+    def of(cls, session):
+        """Take the recordings of a session that ran, or its launches where there is none."""
+        pipeline, acts = session._pipeline, []
+        for program in programs(pipeline.runner.latest()):
+            for name, executable in program.executables.items():
+                step = next(s for s in program.plan.segments if s.id == name)
+                held = program.captured.get(name)
+                if step.provider == "cuda":
+                    recorded = held is not None and held.state == "recorded"
+                    acts.append(held.recording.replay if recorded else executable.run)
+        return cls(tuple(acts), pipeline.providers["cuda"].memory().synchronize)
+
+    def __call__(self):
+        for _ in range(TIMES):
+            for act in self.acts:
+                act()
+        self.wait()
+
+
+def pieces_of(plan, where=""):
+    """Give the pieces of a plan and of those inside it, as rows of a table."""
     rows = []
     for segment in plan["segments"]:
         held = (segment["capture"] or {}).get("events", [])
         how = held[-1] if held else segment["not_capturable"] or "not recorded"
-        rows.append((segment["provider"], len(segment["nodes"]), segment["nodes"][0], how))  # fmt: skip
-    rows += [("core", 1, step, "decides on the host") for step in plan["host_steps"]]
-    seams = Counter((s["cause"], s["why"]) for s in plan["seams"])
-    return rows, [(cause, why, n) for (cause, why), n in seams.items()]
+        rows.append((where, segment["provider"], len(segment["nodes"]), segment["nodes"][0], how))  # fmt: skip
+    rows += [(where, "core", 1, s["node"], "the host decides") for s in plan["host_steps"]]  # fmt: skip
+    for name, body in within(plan).items():
+        rows += pieces_of(body, name)
+    return rows
+
+
+def within(plan):
+    """Give the plans of bodies that ran, and of what waited for a size."""
+    rest = plan["rest"]
+    return plan["bodies"] | ({"rest": rest} if rest and rest["planned"] else {})
+
+
+def seams_of(plan):
+    """Count the seams of a plan and of those inside it, by what causes them."""
+    found = Counter((s["cause"], s["why"]) for s in plan["seams"])
+    for body in within(plan).values():
+        found += seams_of(body)
+    return found
 
 
 def measured(name, feeds, path, rounds):
@@ -73,9 +128,20 @@ def measured(name, feeds, path, rounds):
     apart = max(difference(run, theirs) for run in runs.values())
     for _ in range(3):
         apart = max(apart, difference(runs["captured"], theirs))
-    others, deviation = torchs(feeds, theirs) if name == ENCODER else ({}, float("nan"))
+    alone = {
+        "captured, on the device": Alone.of(captured),
+        "eager, on the device": Alone.of(eager),
+    }
+    others, deviation = {}, float("nan")
+    if name == ENCODER:
+        others, lone, deviation = torchs(feeds, theirs)
+        alone |= lone
     times = alternating({**runs, **others}, rounds=rounds)
-    pieces, seams = cut(captured)
+    # Apart, as its threads go on spinning after a run.
+    times |= alternating({"onnxruntime on the host": theirs}, rounds=rounds)
+    for who, t in alternating(alone, rounds=rounds).items():
+        times[who] = Times(tuple(one / TIMES for one in t.samples))
+    plan = captured.explain().data["plan"]
     captured.close()
     eager.close()
     rows = [
@@ -86,21 +152,22 @@ def measured(name, feeds, path, rounds):
     if others:
         said += f"; torch's is {deviation:.1e}"
     shapes = ", ".join(f"{k} {list(v.shape)}" for k, v in feeds.items())
+    seams = [(cause, why, n) for (cause, why), n in seams_of(plan).items()]
     return [
         f"## {name}, {shapes}",
         said + ".",
         table(("µs a run", "median", "best", "spread"), rows),
-        table(("piece", "nodes", "first", "recorded"), pieces),
-        table(("seam", "why", "times"), seams),
+        table(("in", "piece", "nodes", "first", "recorded"), pieces_of(plan)),
+        table(("seam", "why", "times"), seams) if seams else "No seam.",
     ]
 
 
 def torchs(feeds, theirs):
-    """Give the encoder's runs in torch, and their difference from onnxruntime's answer."""
+    """Give the encoder's runs in torch, the device's alone, and how far they are off."""
     try:
         import torch
     except ModuleNotFoundError:
-        return {}, float("nan")
+        return {}, {}, float("nan")
     from tests.bench.torch_encoder import encoder, folder
 
     torch.backends.cuda.matmul.allow_tf32 = False
@@ -129,7 +196,9 @@ def torchs(feeds, theirs):
         return [held.cpu().numpy()]
 
     runs = {"torch": eager, "torch, CUDA graph": replayed}
-    return runs, max(difference(run, theirs) for run in runs.values())
+    wait = torch.cuda.synchronize
+    alone = {"torch, CUDA graph, on the device": Alone((graph.replay,), wait)}
+    return runs, alone, max(difference(run, theirs) for run in runs.values())
 
 
 def longer(feeds):

@@ -39,7 +39,7 @@ NODES = {
         { y, i = MaxPool<kernel_shape = [2, 2], strides = [2, 2]>(x) }""",
     "window_mean": """g (float16[1,8,9,9,9] x) => (float16[1,8,8,8,8] y)
         { y = AveragePool<kernel_shape = [2, 2, 2], count_include_pad = 1>(x) }""",
-    "cumulated": f"g (float[4,100000] x) => (float[4,100000] y) {_ROW} {{ y = CumSum(x, a) }}",
+    "cumulated": "g (float[4,100000] x) => (float[4,100000] y) <int64 a = {1}> { y = CumSum(x, a) }",
     "ranked_short": """g (float[512,128] x) => (float[512,8] v, int64[512,8] i) <int64[1] k = {8}>
         { v, i = TopK(x, k) }""",
     "ranked_parts": """g (float[1,151936] x) => (float[1,50] v, int64[1,50] i) <int64[1] k = {50}>

@@ -7,6 +7,7 @@ import pytest
 from tests.core.toys import model
 from tests.cuda.emulation import check, drawn, opened, peer
 
+from seamline.errors import PlanError
 from seamline_cuda import convolution_sizes, convolution_transposed
 
 
@@ -201,3 +202,18 @@ def test_convolutions_one_after_another_are_one_segment():
         variants = [plan.choices[n.name].claim.variant for n in pipeline.graph.nodes if n.op_type == "Conv"]  # fmt: skip
         assert variants == ["cublaslt", "direct", "cublaslt"]
         assert not plan.seams
+
+
+def test_a_rank_that_is_found_by_running_is_the_weights():
+    text = """g (bool b, float[1,3,9] x) => (float[n,m,p] y) <float[1,3,3] w = {1,2,3,4,5,6,7,8,9}>
+        { t = If(b) <then_branch = q () => (float[1,3,9] u) { u = Neg(x) },
+            else_branch = e () => (float[3,9] v) <int64[1] k = {0}> { v = Squeeze(x, k) }>
+          y = Conv(t, w) }"""
+    x = np.arange(27, dtype=np.float32).reshape(1, 3, 9)
+    weights = np.arange(1, 10, dtype=np.float32).reshape(3, 3)
+    want = [-(x[0, :, at : at + 3] * weights).sum() for at in range(7)]
+    with opened(text) as pipeline:
+        (found,) = pipeline.run({"x": x, "b": np.array(True)})
+        assert found.tolist() == [[want]]
+        with pytest.raises(PlanError, match="at least rank 3"):
+            pipeline.run({"x": x, "b": np.array(False)})

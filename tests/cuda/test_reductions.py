@@ -6,10 +6,11 @@ import ml_dtypes
 import numpy as np
 import onnx
 import pytest
-from tests.cuda.emulation import check, drawn, peer
+from tests.cuda.emulation import check, drawn, opened, peer
 from tests.cuda.plain import nodes_of
 from tests.cuda.worked import node_worked, worked
 
+from seamline.errors import SeamlineError
 from seamline.provider import Refusal
 from seamline_cuda.folds import Folds
 from seamline_cuda.row_teams import team_for
@@ -189,17 +190,63 @@ def test_a_session_keeps_what_parts_leave_in_a_workspace():
     check(text, drawn(text), opset=21)
 
 
-REFUSED = {
-    "computed axes": ("g (float[3,4] x, int64[1] a) => (float[3,1] y) { y = ReduceSum(x, a) }", "constants would be accepted"),
-    "truth values": ("g (bool[3,4] x) => (bool[3,1] y) { y = ReduceSum(x) }", "is bool"),
-}  # fmt: skip
+def ran(text, runs, want, rtol=1e-5):
+    """Run a model in emulation for each feed; its placements are all the device's."""
+    with opened(text) as pipeline:
+        for feeds in runs:
+            (found,) = pipeline.run(feeds)
+            np.testing.assert_allclose(found, want(feeds), rtol, 1e-4, strict=True)
+        places = pipeline.placement.choices.values()
+        assert {one.provider for one in places} == {"cuda"}
 
 
-@pytest.mark.parametrize("what", REFUSED)
-def test_what_is_refused_says_what_would_be_accepted(what):
-    text, why = REFUSED[what]
-    with pytest.raises(AssertionError, match=why):
-        nodes_of(text)
+def test_axes_that_come_with_a_run_are_read_anew_by_each():
+    """One of them has blocks share rows: the scratch is that of whichever axes take most."""
+    text = """g (float[1,8300] x, int64[n] a) => (float[p,q] y)
+        { t = Neg(x)  y = ReduceSum(t, a) }"""
+    x = spread.standard_normal((1, 8300)).astype(np.float32)
+    runs = [
+        {"x": x, "a": np.array(axes, np.int64)}
+        for axes in ([1], [1], [0], [], [0, 1], [-1])
+    ]
+    total = lambda x, axes: -x.sum(axis=tuple(axes) or None, keepdims=True)  # noqa: E731
+    ran(text, runs, lambda feeds: total(feeds["x"], feeds["a"]))
+
+
+def test_axes_may_be_computed_and_dropped():
+    text = """g (float[3,4,5] x, int64[1] a) => (float[p,q] y) <int64[1] one = {1}>
+        { b = Sub(a, one)  t = Neg(x)  u = ReduceMean<keepdims = 0>(t, b)  y = Neg(u) }"""
+    x = spread.standard_normal((3, 4, 5)).astype(np.float32)
+    runs = [{"x": x, "a": np.array([axis])} for axis in (1, 2, 3, 0, 0)]
+    ran(text, runs, lambda feeds: feeds["x"].mean(axis=int(feeds["a"][0]) - 1))
+
+
+def test_a_rank_that_is_found_by_running_is_reduced():
+    text = """g (bool b, float[3,4] x) => (float y)
+        { t = If(b) <then_branch = q () => (float[3,4] u) { u = Neg(x) },
+            else_branch = e () => (float[4] w) <int64[1] k = {0}> { w = ReduceMax<keepdims = 0>(x, k) }>
+          y = ReduceSum<keepdims = 0>(t) }"""
+    x = spread.standard_normal((3, 4)).astype(np.float32)
+    runs = [{"x": x, "b": np.array(b)} for b in (True, False, True)]
+    with opened(text) as pipeline:
+        for feeds in runs:
+            want = -x.sum() if feeds["b"] else x.max(axis=0).sum()
+            np.testing.assert_allclose(pipeline.run(feeds)[0], want, 1e-5)
+
+
+def test_an_axis_that_comes_with_a_run_and_is_outside_is_an_error_that_names_the_node():
+    text = "g (float[2,3] x, int64[1] a) => (float[p,q] y) { y = ReduceSum(x, a) }"
+    x = np.ones((2, 3), np.float32)
+    with opened(text) as pipeline:
+        with pytest.raises(SeamlineError, match=r"ReduceSum.*5|axis 5"):
+            pipeline.run({"x": x, "a": np.array([5])})
+        (found,) = pipeline.run({"x": x, "a": np.array([1])})
+        assert found.tolist() == [[3], [3]]
+
+
+def test_truth_values_are_refused_by_what_is_accepted():
+    with pytest.raises(AssertionError, match="is bool"):
+        nodes_of("g (bool[3,4] x) => (bool[3,1] y) { y = ReduceSum(x) }")
 
 
 def test_an_axis_outside_of_the_rank_is_refused():

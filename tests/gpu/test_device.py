@@ -52,6 +52,26 @@ def test_a_closed_device_refuses_and_closing_again_does_nothing():
         pass
 
 
+def test_the_last_of_a_process_to_close_gives_the_context_back(prelude):
+    script = """
+from seamline_cuda.device import Gpu
+from seamline_cuda.driver import call
+one, two = Gpu.open(0), Gpu.open(0)
+said = []
+for closed in (one, one, two):
+    closed.close()
+    said.append(call("cuDevicePrimaryCtxGetState", 0)[1])
+print(*said)
+"""
+    found = subprocess.run(
+        [sys.executable, "-c", prelude + script],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert found.stdout == "1 1 0\n", found.stdout + found.stderr
+
+
 def test_an_event_orders_two_streams(rig):
     source, out = (rig.memory.allocate(4096) for _ in range(2))
     rig.filled(source.address, 4096, 1)

@@ -204,6 +204,7 @@ def test_two_sessions_on_two_threads_do_not_disturb_each_other():
     assert not wrong
 
 
+@pytest.mark.alone
 def test_a_thousand_replays_leave_nothing_behind():
     with Opened(CHAIN) as session:
         feeds = feeds_of(CHAIN)
@@ -213,7 +214,8 @@ def test_a_thousand_replays_leave_nothing_behind():
         for _ in range(session.times(1000)):
             last = session.run(feeds)
         assert session.cuda.memory().gauges() == held
-        assert session.cuda.gpu.free_bytes() == free
+        # More, where another process of the tests has ended meanwhile.
+        assert session.cuda.gpu.free_bytes() >= free
     assert last["y"].tobytes() == first["y"].tobytes()
 
 

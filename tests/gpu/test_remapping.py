@@ -245,6 +245,7 @@ def test_a_cache_grows_under_one_graph_that_appends_to_it(rig):
     cache.close()
 
 
+@pytest.mark.alone
 def test_ten_thousand_replays_with_growth_and_other_pages_between_leave_nothing(rig):
     width, rows = rig.granule // 4 // 4, 64
     cycles = 160 if rig.is_real else 3
@@ -269,6 +270,8 @@ def test_ten_thousand_replays_with_growth_and_other_pages_between_leave_nothing(
         cache.shrink(0)
         if before is None:
             before = rig.memory.gauges(), rig.gpu.free_bytes()
-    assert (rig.memory.gauges(), rig.gpu.free_bytes()) == before
+    assert rig.memory.gauges() == before[0]
+    # More, where another process of the tests has ended meanwhile.
+    assert rig.gpu.free_bytes() >= before[1]
     with rig.gpu.here():
         graph.close()

@@ -74,12 +74,30 @@ def test_only_the_named_checks_are_run(opened):
 
 def test_the_device_is_asked_of_the_provider_in_its_own_process(opened):
     workers = opened(Subject("reference"), "transfers/gauges")
-    assert workers.device() == "cpu:0"
-    require_device(workers, "")
-    require_device(workers, "cpu")
-    require_device(workers, "cpu:0")
+    assert workers.device() == ("cpu:0", "cpu:0")
+    assert require_device(workers, "") == ""
+    assert require_device(workers, "cpu") == "cpu:0"
+    assert require_device(workers, "cpu:0") == "cpu:0"
     with pytest.raises(KitError, match=r"'cuda' is required; it works on 'cpu:0'"):
         require_device(workers, "cuda")
+
+
+def test_an_emulated_device_is_none(opened):
+    emulating = Subject("cuda", plugins=("tests.cuda.emulation.everywhere",))
+    workers = opened(emulating, "transfers/gauges")
+    assert workers.device() == ("cuda:0", "Emulated H200 (cuda:0)")
+    with pytest.raises(KitError, match=r"it works on Emulated H200 .*, which is none"):
+        require_device(workers, "cuda")
+
+
+def test_a_device_that_a_check_lost_is_opened_again_by_a_new_process(opened):
+    """Of three checks the second loses it; what it lost is none of the third's."""
+    workers = opened(Subject("loses", plugins=(f"{LIARS}.loses",)), "transfers/")
+    names = ["transfers/gauges", "transfers/int8", "transfers/int16"]
+    found = {r.id: r.finding for r in workers.run(names)}
+    lost = [name for name, finding in found.items() if finding.outcome.is_failure]
+    assert lost == ["transfers/int8"]
+    assert "the device is lost" in found["transfers/int8"].said
 
 
 def test_a_provider_that_is_not_there_has_no_device(opened):

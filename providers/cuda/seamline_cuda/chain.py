@@ -60,7 +60,6 @@ class CudaChain:
     times: Spent
     words: tuple[int, ...]
     _turn: threading.Lock = attrs.field(factory=threading.Lock, init=False)
-    _stamped: bool = False
 
     def replay(self) -> None:
         """
@@ -96,7 +95,6 @@ class CudaChain:
         memory, mail = self.memory, self.mail
         memory.gate.legal("replays a recording")
         graph = self._checked()
-        self._note()
         if mail.is_late:
             mail.abort()
         first = mail.first
@@ -109,15 +107,21 @@ class CudaChain:
                 f"a replay: {error}", provider="cuda", segment=self.name
             ) from error
         serve(mail, first, self.works, self.times)
-        self._stamped = True
         mail.first = following(first, len(self.works))
         if mail.first < first:
             memory.synchronize()
             mail.reset()
 
     def spent(self) -> Mapping[str, tuple[float, float]]:
-        """Give medians of each excursion; see :class:`~seamline.serving.Spent`."""
-        self._note()
+        """
+        Give medians of each excursion; see :class:`~seamline.serving.Spent`.
+
+        Waits for the replay in flight, whose end is stamped after it returned.
+        """
+        if self.graph is not None and self.works and not self.memory.gpu.lost:
+            took = self.mail.took(len(self.works))
+            for (name, _), lately in zip(self.works, took, strict=True):
+                self.times.take_whole(name, lately)
         return self.times.medians()
 
     def close(self) -> None:
@@ -148,15 +152,6 @@ class CudaChain:
                 why = "a buffer that the host reads or writes was closed since"
                 raise RecordingError(why, provider="cuda", segment=self.name)
         return self.graph
-
-    def _note(self) -> None:
-        """Take the times of the last replay, whose end is stamped after it returned."""
-        if self._stamped:
-            self._stamped = False
-            for index, (name, _) in enumerate(self.works):
-                begun, ended = self.mail.stamps(index)
-                if ended > begun:
-                    self.times.note_whole(name, (ended - begun) / 1000)
 
 
 def record_chain(

@@ -117,11 +117,10 @@ def convolved(node: NodeView) -> Convolved | None:
 def unfit(node: NodeView) -> str | None:
     """Refuse other axes than one to three, two element types, and sizes out of range."""
     x, w = node.tensor(0), node.tensor(1)
-    if x is None or x.shape is None:
-        return "its input's rank is not known"
-    if w is None or w.shape is None:
-        return "its weights' rank is not known"
-    if not 3 <= len(x.shape) <= 2 + _AXES:
+    if x is None or w is None or w.shape is None:
+        return "its weights' rank is not known; a declared one would be accepted"
+    # An input whose rank is found by running has the weights'.
+    if not 3 <= len(w.shape if x.shape is None else x.shape) <= 2 + _AXES:
         return f"its input is {x}; one to {_AXES} axes of pixels are accepted"
     if w.dtype != x.dtype and x.dtype in FLOATS:
         return f"its input is {x.dtype} and its weights are {w.dtype}"

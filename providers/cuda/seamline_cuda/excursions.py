@@ -15,7 +15,7 @@ from seamline.provider import Array
 from seamline_cuda.driver import call, call_host
 from seamline_cuda.loading import Loader
 from seamline_cuda.mail import CudaMail
-from seamline_cuda.mailbox import MAILBOX, MOST, SMALL, THREADS, arguments
+from seamline_cuda.mailbox import MAILBOX, MOST, SMALL, arguments, threads_for
 from seamline_cuda.memory import CudaMemory
 
 __all__ = ["Excursions", "given_back"]
@@ -124,18 +124,22 @@ class Excursions:
     ) -> Submit:
         forms = [work.form for work in self.works]
         later = SeamForm.MAILBOX in forms[index + 1 :]
+        outward = [(one.device, one.host, one.nbytes // 4) for one in outs]
+        inward = [(one.host, one.device, one.nbytes // 4) for one in ins]
         given = arguments(
-            [(one.device, one.host, one.nbytes // 4) for one in outs],
-            [(one.host, one.device, one.nbytes // 4) for one in ins],
+            outward,
+            inward,
             shared=self.mail.shared,
             own=self.mail.own.address,
-            times=self.mail.times,
+            times=self.mail.times.address,
             late=word,
             index=index,
             bump=0 if later else len(self.works),
+            ring=self.mail.ring,
             patience=int(self.patience * 1e9),
         )
-        return self.loader.launch(MAILBOX, given, blocks=1, threads=THREADS)
+        threads = threads_for([*outward, *inward])
+        return self.loader.launch(MAILBOX, given, blocks=1, threads=threads)
 
 
 @attrs.frozen(eq=False)

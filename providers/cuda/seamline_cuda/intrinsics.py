@@ -187,6 +187,49 @@ def four_at(typing: Any, pointer: Any, index: Any) -> Any:
     return types.UniTuple(kind, 4)(pointer, index), emit
 
 
+def _moving(nbytes: int, code: str) -> Any:
+    """Make the emitter of a copy between two addresses and an index of so many bytes."""
+
+    def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        at = context.cast(builder, values[2], signature.args[2], types.int64)
+        step = builder.mul(at, ir.Constant(_I64, nbytes))
+        given = [builder.add(builder.ptrtoint(v, _I64), step) for v in values[:2]]
+        kind = ir.FunctionType(ir.VoidType(), [_I64, _I64])
+        found = ir.InlineAsm(kind, code, "l,l,~{memory}", side_effect=True)
+        builder.call(found, given)
+        return context.get_dummy_value()
+
+    return emit
+
+
+_EMIT_ONE = _moving(4, "{ .reg .b32 a; ld.global.b32 a, [$1]; st.global.b32 [$0], a; }")
+_EMIT_FOUR = _moving(
+    16,
+    "{ .reg .b32 a, b, c, d; ld.global.v4.b32 {a, b, c, d}, [$1]; "
+    "st.global.v4.b32 [$0], {a, b, c, d}; }",
+)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def move_one(typing: Any, target: Any, source: Any, index: Any) -> Any:
+    """
+    Copy one word between two arrays of words, which may be the host's.
+
+    Written as text, since the compiler divides to find how often to unroll a loop of few.
+    """
+    return types.void(target, source, index), _EMIT_ONE
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def move_four(typing: Any, target: Any, source: Any, index: Any) -> Any:
+    """
+    Copy four words in one access of 16 bytes, those from four times ``index`` on.
+
+    Both addresses must be multiples of 16; they may be the host's.
+    """
+    return types.void(target, source, index), _EMIT_FOUR
+
+
 GLOBALS: dict[str, Any] = {
     "cuda": cuda,
     "libdevice": libdevice,
@@ -208,5 +251,7 @@ GLOBALS: dict[str, Any] = {
     "nanoseconds": nanoseconds,
     "four_at": four_at,
     **MATRIX_GLOBALS,
+    "move_four": move_four,
+    "move_one": move_one,
     **FUNCTIONS,
 }  #: what a kernel's text may name

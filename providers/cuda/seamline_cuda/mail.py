@@ -13,6 +13,7 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
@@ -22,7 +23,7 @@ import numpy as np
 
 from seamline.errors import KernelError
 from seamline.provider import Array, Buffer
-from seamline.serving import waited
+from seamline.serving import KEPT, SPINS, waited
 from seamline.tensors import TensorType, nbytes_of, numpy_dtype
 from seamline_cuda.driver import call
 from seamline_cuda.errors import CudaError
@@ -34,6 +35,7 @@ __all__ = ["CudaMail"]
 _MAPPED = 2  #: CU_MEMHOSTALLOC_DEVICEMAP
 _LINE = 128  # bytes; what two sides write does not share one
 _WORDS = 4 * 96
+_OWN = 16  # bytes before the stamps
 _CHECK = 2e-3  # seconds between two questions whether the device still works
 _CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
@@ -47,10 +49,12 @@ class CudaMail:
     ----------
     patience
         Seconds that the device waits for an answer.
-    shared, times
-        Addresses of the shared words and of the stamps.
+    shared
+        Address of the shared words.
     own
         Two words of the device.
+    times, ring
+        Two nanosecond stamps of the device for each of so many turns.
     first
         The turn of the present replay's first excursion.
     """
@@ -59,8 +63,9 @@ class CudaMail:
     name: str
     patience: float
     shared: int = 0
-    times: int = 0
     own: Any = None
+    times: Any = None
+    ring: int = 0
     first: int = 1
     is_open: bool = True
     _buffer: Buffer | None = None
@@ -75,6 +80,7 @@ class CudaMail:
     _called: set[int] = attrs.field(factory=set, init=False)
     _bell: threading.Condition = attrs.field(factory=threading.Condition, init=False)
     _kept: list[Any] = attrs.field(factory=list, init=False)
+    _took: dict[int, deque[float]] = attrs.field(factory=dict, init=False)
 
     @classmethod
     def open(
@@ -90,17 +96,20 @@ class CudaMail:
         """
         made = cls(memory, name, patience)
         staged = sum(_rounded(nbytes_of(kind)) for kind in kinds)
-        made._room = _rounded(_WORDS) + _rounded(16 * count) + staged
+        made._room = _rounded(_WORDS) + staged
+        made.ring = count * -(-KEPT // count)
         with ExitStack() as stack:
             with memory.gpu.here():
                 made.shared = int(call("cuMemHostAlloc", made._room, _MAPPED))
             stack.callback(made._give_back)
-            made._buffer = memory.allocate(8)
+            made._buffer = memory.allocate(_OWN + 16 * made.ring)
             stack.callback(made._buffer.close)
             made.own = memory.view(made._buffer, 0, TensorType("uint32", (2,)))
+            stamps = TensorType("int64", (made.ring, 2))
+            made.times = memory.view(made._buffer, _OWN, stamps)
+            memory.write(made.times, np.zeros(stamps.sizes, np.int64))
             ctypes.memset(made.shared, 0, made._room)
-            made.times = made.shared + _rounded(_WORDS)
-            made._used = _rounded(_WORDS) + _rounded(16 * count)
+            made._used = _rounded(_WORDS)
             made._asked, made._answered, made._late = (
                 ctypes.c_uint32.from_address(made.shared + 4 * word)
                 for word in (ASKED, ANSWERED, LATE)
@@ -117,27 +126,40 @@ class CudaMail:
         flat = np.ctypeslib.as_array(raw)[:size]
         return address, flat.view(numpy_dtype(kind.dtype)).reshape(kind.sizes)
 
-    def stamps(self, index: int) -> tuple[int, int]:
-        """Give when an excursion last began and ended, in the device's nanoseconds."""
-        pair = (ctypes.c_int64 * 2).from_address(self.times + 16 * index)
-        return pair[0], pair[1]
+    def took(self, count: int) -> list[list[float]]:
+        """
+        Give what each of a replay's excursions took lately, in microseconds.
 
-    def _stamp(self, index: int, end: int) -> None:
-        """Note now where no kernel does: copies before and after are then not in it."""
-        place = self.times + 16 * index + 8 * end
-        ctypes.c_int64.from_address(place).value = time.perf_counter_ns()
+        Of one that the driver calls for, copies before and after are not in it.
+
+        Raises
+        ------
+        CudaError, KernelError
+            The stamps cannot be read, since work before it failed.
+        """
+        stamps = np.empty((self.ring, 2), np.int64)
+        self.memory.read(self.times, stamps)
+        spent = (stamps[:, 1] - stamps[:, 0]).reshape(-1, count) / 1000
+        return [
+            list(self._took.get(index, spent[spent[:, index] > 0, index]))
+            for index in range(count)
+        ]
 
     # -- the host's side -----------------------------------------------------------------
 
     def wait(self, turn: int) -> None:
         """Wait until a kernel, or the driver, asks for a turn."""
         self._check_open()
-        if turn - self.first not in self._called:
-            waited(lambda: self._asked.value == turn, self._check)
+        if self._called and turn - self.first in self._called:
+            with self._bell:  # the driver's thread needs the interpreter to ask
+                while not self._bell.wait_for(lambda: self._rung == turn, _CHECK):
+                    self._check()
             return
-        with self._bell:  # the driver's thread needs the interpreter to ask
-            while not self._bell.wait_for(lambda: self._rung == turn, _CHECK):
-                self._check()
+        asked = self._asked
+        for _ in range(SPINS):
+            if asked.value == turn:
+                return
+        waited(lambda: asked.value == turn, self._check)
 
     def answer(self, turn: int) -> None:
         """Let the device go on."""
@@ -217,19 +239,19 @@ class CudaMail:
         """
 
         def ask(_: object) -> None:
-            turn = self.first + index
-            self._stamp(index, 0)
+            turn, begun = self.first + index, time.perf_counter()
             with self._bell:
                 if self._given_up:
                     return
                 self._rung = turn
                 self._bell.notify_all()
                 if self._bell.wait_for(lambda: self._is_over(turn), self.patience):
-                    self._stamp(index, 1)
+                    took.append((time.perf_counter() - begun) * 1e6)
                     return
                 self._given_up = True
             late()
 
+        took = self._took[index] = deque(maxlen=KEPT)
         self._called.add(index)
         kept = _CALLBACK(ask)
         self._kept.append(kept)

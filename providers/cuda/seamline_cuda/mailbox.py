@@ -9,12 +9,19 @@ the turn is no answer: one for an earlier replay may still arrive.
 
 Two things end the waiting besides: the host writes :data:`ABORTED`, or the device's clock
 has gone on for ``patience`` nanoseconds. Either sets a word of the device, after which the
-excursions that are left in this replay ask nothing and copy nothing; ``late`` tells the
-host that it was the clock.
+excursions that are left in this replay ask nothing and bring nothing back; ``late`` tells
+the host that it was the clock. What they still bring to the host is looked at by nobody.
 
-The fence before the question and the acquiring load after it have the scope of the system:
-without them the host could see the question before the values, or the device old values
-after the answer.
+The question is a releasing store of one thread, and the answer an acquiring load, both with
+the scope of the system. That thread has met all others at a barrier, so what they wrote
+before it happened before the question for the host as well, and they read after the answer
+what it reads: order is cumulative, and one fence does for the block. A fence of every thread
+would wait for the link once more.
+
+Nothing else is written to the host. The stamps of an excursion stay on the device, in a
+ring that is read when somebody asks: a kernel ends when its writes have arrived, and those
+to the host arrive late. Copies are of 16 bytes where addresses allow it, so that a few KiB
+are one access of each thread, and the link is crossed once each way.
 """
 
 from __future__ import annotations
@@ -33,8 +40,11 @@ __all__ = [
     "NEXT",
     "OVER",
     "SMALL",
-    "THREADS",
+    "VALUE",
     "arguments",
+    "copied",
+    "threads_for",
+    "values_of",
 ]
 
 MOST = 4  #: values that the kernel copies each way
@@ -48,73 +58,97 @@ ASKED, ANSWERED, LATE = 0, 32, 64
 # Words of the device.
 NEXT, OVER = 0, 1
 
-THREADS = 512  #: of its one block: 4 KiB are two words for each
+_MOST_THREADS = 512  #: of the one block
+_LOOKS = 32  # at the answer, each across the link, for one at the clock
+#: How one value is handed to a kernel: source, target, and its count of 16 bytes and of words.
+VALUE = ("uint32*", "uint32*", "int32", "int32")
 
 
-def _copies(sources: str, targets: str, counts: str) -> str:
-    """Write the loops that copy values word by word."""
+def copied(sources: str, targets: str, fours: str, words: str, indent: int) -> str:
+    """Write the loops that copy :data:`MOST` values, by 16 bytes and by words."""
     lines = []
-    for index in range(MOST):
+    for one in range(MOST):
         lines += [
-            "        k = i",
-            f"        while k < {counts}{index}:",
-            f"            {targets}{index}[k] = {sources}{index}[k]",
-            "            k += step",
+            "k = i",
+            f"while k < {fours}{one}:",
+            f"    move_four({targets}{one}, {sources}{one}, k)",
+            "    k += step",
+            f"k = 4 * {fours}{one} + i",
+            f"while k < {words}{one}:",
+            f"    move_one({targets}{one}, {sources}{one}, k)",
+            "    k += step",
         ]
-    return "\n".join(lines)
+    return "\n".join(" " * indent + line for line in lines)
 
 
-def _values(*letters: str) -> str:
+def values_of(copies: Sequence[tuple[int, int, int]]) -> list[int]:
+    """Give the arguments for :data:`MOST` values from sources, targets and words of some."""
+    given: list[int] = []
+    for place in range(MOST):
+        source, target, words = copies[place] if place < len(copies) else (0, 0, 0)
+        fours = 0 if (source | target) % 16 else words // 4
+        given += (source, target, fours, words)
+    return given
+
+
+def threads_for(copies: Sequence[tuple[int, int, int]]) -> int:
+    """Say how many threads copy the longest of some values in one go, in whole warps."""
+    most = max((words for _, _, words in copies), default=0)
+    return min(max(-(-most // 4 // 32) * 32, 32), _MOST_THREADS)
+
+
+def _names(*letters: str) -> str:
     return ", ".join(f"{letter}{i}" for i in range(MOST) for letter in letters)
 
 
-_TEXT = f"""def mailbox({_values("a", "b", "n")}, {_values("c", "d", "m")}, shared, own, times, wrong, index, bump, patience):
+_TEXT = f"""def mailbox({_names("a", "b", "f", "n")}, {_names("c", "d", "g", "m")}, shared, own, times, wrong, index, bump, ring, patience):
     i = np.int32(cuda.threadIdx.x)
     step = np.int32(cuda.blockDim.x)
     over = cuda.shared.array(1, np.uint32)
+    turn = np.uint32(0)
+    begun = np.int64(0)
     if i == 0:
+        begun = nanoseconds()
+        turn = np.uint32(own[{NEXT}] + np.uint32(index))
         over[0] = own[{OVER}]
-        if over[0] == 0:
-            times[2 * index] = nanoseconds()
-    cuda.syncthreads()
-    if over[0] == 0:
-{_copies("a", "b", "n")}
-        cuda.threadfence_system()
+{copied("a", "b", "f", "n", 4)}
     cuda.syncthreads()
     if i == 0 and over[0] == 0:
-        turn = np.uint32(own[{NEXT}] + np.uint32(index))
-        begun = nanoseconds()
         store_system(shared, {ASKED}, turn)
+        looks = np.int32(0)
         answer = load_system(shared, {ANSWERED})
         while answer != turn:
+            looks += np.int32(1)
             if answer == np.uint32({ABORTED}):
                 over[0] = np.uint32(1)
                 break
-            if nanoseconds() - begun > patience:
-                over[0] = np.uint32(1)
-                store_system(shared, {LATE}, np.uint32(1))
-                wrong[0] = np.uint32(1)
-                break
+            if looks == {_LOOKS}:
+                looks = np.int32(0)
+                if nanoseconds() - begun > patience:
+                    over[0] = np.uint32(1)
+                    store_system(shared, {LATE}, np.uint32(1))
+                    wrong[0] = np.uint32(1)
+                    break
             answer = load_system(shared, {ANSWERED})
         if over[0] != 0:
             own[{OVER}] = np.uint32(1)
-        elif bump > 0:
-            own[{NEXT}] = np.uint32(own[{NEXT}] + np.uint32(bump))
     cuda.syncthreads()
     if over[0] == 0:
-{_copies("c", "d", "m")}
-    cuda.syncthreads()
-    if i == 0 and over[0] == 0:
-        times[2 * index + 1] = nanoseconds()
+{copied("c", "d", "g", "m", 8)}
+        if i == 0:
+            if bump > 0:
+                own[{NEXT}] = np.uint32(turn - np.uint32(index) + np.uint32(bump))
+            place = 2 * np.int32((turn - np.uint32(1)) % np.uint32(ring))
+            times[place] = begun
+            times[place + 1] = nanoseconds()
 """
 
-_COPY = ("uint32*", "uint32*", "int32")
 MAILBOX = DeviceKernel(
     "mailbox",
     _TEXT,
     (
-        *_COPY * (2 * MOST),
-        "uint32*", "uint32*", "int64*", "uint32*", "int32", "int32", "int64",
+        *VALUE * (2 * MOST),
+        "uint32*", "uint32*", "int64*", "uint32*", "int32", "int32", "int32", "int64",
     ),
 )  # fmt: skip
 
@@ -129,6 +163,7 @@ def arguments(
     late: int,
     index: int,
     bump: int,
+    ring: int,
     patience: int,
 ) -> tuple[int, ...]:
     """
@@ -139,17 +174,17 @@ def arguments(
     outward, inward
         Copies in 32-bit words, :data:`MOST` each at most: source, target, count.
     shared, own, times, late
-        Addresses of the words that the host shares, of the device's, of two nanosecond
-        stamps for each excursion, and of a word that means that the host did not answer.
+        Addresses of the words that the host shares, of the device's, of its ring of two
+        nanosecond stamps for each turn, and of a word that means that the host did not
+        answer.
     index
         Of the excursion in its recording.
     bump
         How many turns a whole replay takes, in the last excursion; 0 in the others.
+    ring
+        Turns that have stamps: a multiple of those of a replay.
     patience
         Nanoseconds.
     """
-    given: list[int] = []
-    for copies in (outward, inward):
-        for place in range(MOST):
-            given += copies[place] if place < len(copies) else (0, 0, 0)
-    return *given, shared, own, times, late, index, bump, patience
+    values = (*values_of(outward), *values_of(inward))
+    return *values, shared, own, times, late, index, bump, ring, patience

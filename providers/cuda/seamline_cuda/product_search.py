@@ -59,7 +59,8 @@ def key_of(work: ProductWork, device: str) -> Hashable:
 
 
 def searched(
-    memory: CudaMemory, work: ProductWork, count: int, submit: Callable[[int, Places], None]
+    memory: CudaMemory, work: ProductWork, count: int,
+    submit: Callable[[int, Places], None], turn: threading.Lock,
 ) -> int:  # fmt: skip
     """
     Give the number of the algorithm to take.
@@ -70,11 +71,13 @@ def searched(
         Algorithms that there are.
     submit
         Submits the product by one of them over other places.
+    turn
+        Held by whoever gives the stream something that uses the products' workspace.
     """
     key = key_of(work, f"{memory.gpu.name} {memory.device}")
     with _lock:
         if key not in _known:
-            _known[key] = _measured(memory, work, count, submit)
+            _known[key] = _measured(memory, work, count, submit, turn)
         return _known[key]
 
 
@@ -85,7 +88,8 @@ def quickest(times: Sequence[float]) -> int:
 
 
 def _measured(
-    memory: CudaMemory, work: ProductWork, count: int, submit: Callable[[int, Places], None]
+    memory: CudaMemory, work: ProductWork, count: int,
+    submit: Callable[[int, Places], None], turn: threading.Lock,
 ) -> int:  # fmt: skip
     sizes = _extents(work)
     if sum(sizes) > _MOST:
@@ -107,7 +111,7 @@ def _measured(
             if graphs[-1] is not None:
                 stack.callback(graphs[-1].close)
         stack.callback(memory.gpu.drain)
-        return quickest(_times(memory, graphs, events))
+        return quickest(_times(memory, graphs, events, turn))
 
 
 def _recorded(
@@ -133,20 +137,22 @@ def _recorded(
 
 
 def _times(
-    memory: CudaMemory, graphs: Sequence[Any], events: Sequence[Event]
-) -> list[float]:
+    memory: CudaMemory, graphs: Sequence[Any], events: Sequence[Event],
+    turn: threading.Lock,
+) -> list[float]:  # fmt: skip
     """Give the least seconds of each; one that was refused takes for ever."""
     stream, (begun, done) = memory.gpu.compute, events
     times = [math.inf] * len(graphs)
-    for turn in range(_ROUNDS + 1):  # the first warms up
+    for again in range(_ROUNDS + 1):  # the first warms up
         for which, graph in enumerate(graphs):
             if graph is None:
                 continue
-            stream.record(begun)
-            graph.launch(stream)
-            stream.record(done)
+            with turn:
+                stream.record(begun)
+                graph.launch(stream)
+                stream.record(done)
             memory.gpu.waited(done.synchronize)
-            if turn:
+            if again:
                 times[which] = min(times[which], done.since(begun))
     return times
 

@@ -6,8 +6,10 @@ so ``c = a @ b`` is asked for as ``c' = b' @ a'``: the operands change places, n
 moved, and a bias along the rows of ``c`` is the one along columns that the library adds.
 
 Descriptors are made, and the library's best algorithms are asked for, when a segment is
-bound, which is when the quickest of them is found: a run, and so a capture, only submits. All products of a provider follow one another
-on its stream of kernels, so they share one workspace, which is taken before the first.
+bound, which is when the quickest of them is found: a run, and so a capture, only submits.
+All products of a provider follow one another on its stream of kernels, so they share one
+workspace, which is taken before the first. They follow one another whole: one call may give the stream two kernels, of which the second
+joins what the first left in the workspace, so two threads take turns with their calls.
 """
 
 from __future__ import annotations
@@ -61,6 +63,7 @@ class Product:
 
     kernel: str
     workspace_nbytes: int
+    _turn: threading.Lock
     _given: tuple[Any, ...]
     _kept: tuple[Any, ...]  # what the addresses in _given point to
     _stack: contextlib.ExitStack
@@ -74,7 +77,8 @@ class Product:
         BlasError
             The library refused it, or earlier work failed.
         """
-        call("matmul", *self._given)
+        with self._turn:
+            call("matmul", *self._given)
 
     def close(self) -> None:
         """Give its descriptors back; a second call does nothing."""
@@ -119,7 +123,8 @@ class _Given:
 
     def submit(self, which: int, places: Places) -> None:
         """Submit the product by one of the algorithms over other places."""
-        call("matmul", *self.arguments(which, places))
+        with self.products._turn:
+            call("matmul", *self.arguments(which, places))
 
 
 @attrs.define(eq=False)
@@ -140,6 +145,7 @@ class Products:
     _handle: int = attrs.field(default=0, init=False)
     _workspace: Buffer | None = attrs.field(default=None, init=False)
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
+    _turn: threading.Lock = attrs.field(factory=threading.Lock, init=False)
 
     @property
     def workspace_nbytes(self) -> int:
@@ -184,14 +190,14 @@ class Products:
         given = _Given(self, product, layouts, scales, records, workspace)
         which = 0
         if len(records) > 1:
-            which = searched(self.memory, work, len(records), given.submit)
+            which = searched(self.memory, work, len(records), given.submit, self._turn)
         sizes = f"{work.rows}x{work.columns}x{work.depth}"
         times = f"{work.batch} times " if work.batch > 1 else ""
         name = f"product of {times}{sizes} in {work.dtype}"
         places = (work.a.address, work.b.address, addend.address, work.target.address)
         return Product(
-            name, int(records["workspace_size"][which]), given.arguments(which, places),
-            (scales, records), contextlib.ExitStack(),
+            name, int(records["workspace_size"][which]), self._turn,
+            given.arguments(which, places), (scales, records), contextlib.ExitStack(),
         )  # fmt: skip
 
     def _algorithms(

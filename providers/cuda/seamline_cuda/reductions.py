@@ -2,21 +2,24 @@
 The ten Reduce operators, at every version, and the pools over a whole channel.
 
 Axes are an attribute first and an input later (ReduceSum from 13, the others from 18), read
-on the host. No axes means all of them, unless ``noop_with_empty_axes`` says none; what is
+on the host, where the model may compute it; until then the scratch is that of whichever axes
+take most. No axes means all of them, unless ``noop_with_empty_axes`` says none; what is
 not the reduction (the square, the logarithm) is carried out even then. An empty set gives
 what the fold starts with: 0, 1, the least or the greatest value, minus infinity.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 
 from seamline.kernel import Call
 from seamline.kernel_table import KernelTable
-from seamline.provider import NodeView
+from seamline.provider import Array, NodeView
 from seamline_cuda.accumulating import Wide, wide_of
-from seamline_cuda.claiming import rows_fit, sizes_of, unknown_on_host
+from seamline_cuda.claiming import elements_fit, sizes_of
 from seamline_cuda.folds import Folds, axes_within
+from seamline_cuda.limits import rank_of
 from seamline_cuda.row_programs import Fold, RowProgram, State, summed
 from seamline_cuda.row_works import row_work, workspace_of
 from seamline_cuda.works import Work
@@ -114,49 +117,51 @@ def _by_input(node: NodeView) -> bool:
     return node.since_version >= (13 if node.op_type == "ReduceSum" else 18)
 
 
-def _axes(node: NodeView, rank: int) -> tuple[int, ...] | None:
-    """Give the axes to reduce, or None where they are not known or outside of the rank."""
-    given = node.attributes.get("axes")
+def _computes_axes(node: NodeView) -> bool:
+    return _by_input(node) and node.has_input(1) and node.constant(1) is None
+
+
+def _axes(node: NodeView, rank: int, given: Array | None) -> tuple[int, ...] | None:
+    """Give the axes to reduce, or None where one is outside of the rank."""
+    named = node.attributes.get("axes")
     if _by_input(node):
-        if node.has_input(1):
-            known = node.constant(1)
-            if known is None:
-                return None
-            given = tuple(int(axis) for axis in known.reshape(-1))
-        if not given and node.attributes.get("noop_with_empty_axes", 0):
+        named = (
+            tuple(int(axis) for axis in given.reshape(-1)) if given is not None else ()
+        )
+        if not named and node.attributes.get("noop_with_empty_axes", 0):
             return ()
-    return axes_within(given, rank) if given else tuple(range(rank))
-
-
-def _folds(node: NodeView) -> Folds | None:
-    sizes = sizes_of(node, 0)
-    axes = _axes(node, len(sizes)) if sizes is not None else None
-    return None if sizes is None or axes is None else Folds.of(sizes, axes)
+    return axes_within(named, rank) if named else tuple(range(rank))
 
 
 def _unfit(node: NodeView) -> str | None:
-    reason = rows_fit(node)
-    if reason is None and _by_input(node):
-        reason = unknown_on_host(node, 1, "input of axes")
-    kind = node.tensor(0)
-    if reason or kind is None or kind.shape is None:
+    reason, rank = elements_fit(node), rank_of(node)
+    if reason or rank is None or _computes_axes(node):
         return reason
-    if _axes(node, len(kind.shape)) is None:
-        return f"an axis is outside of rank {len(kind.shape)}"
+    if _axes(node, rank, node.constant(1)) is None:
+        return f"an axis is outside of rank {rank}"
     return None
 
 
 def _workspace(node: NodeView) -> int:
-    folds = _folds(node)
-    states = 2 if node.op_type == "ReduceLogSumExp" else 1
-    return workspace_of(folds, states) if folds is not None else 0
+    sizes, states = sizes_of(node, 0), 2 if node.op_type == "ReduceLogSumExp" else 1
+    if sizes is None:
+        return 0
+    rank = len(sizes)
+    if _computes_axes(node):
+        counts = range(rank + 1)
+        found = [c for n in counts for c in itertools.combinations(range(rank), n)]
+    else:
+        found = [_axes(node, rank, node.constant(1)) or ()]
+    return max(workspace_of(Folds.of(sizes, axes), states) for axes in found)
 
 
 def _reduced(call: Call) -> Sequence[Work]:
     node, x, y = call.view, call.inputs[0], call.outputs[0]
-    folds = _folds(node)
-    if folds is None:
-        raise ValueError("its axes are not known before it runs")
+    given = call.inputs[1] if _by_input(node) and node.has_input(1) else None
+    axes = _axes(node, len(x.shape), given)
+    if axes is None:
+        raise ValueError(f"an axis of {given} is outside of rank {len(x.shape)}")
+    folds = Folds.of(x.shape, axes)
     wide = wide_of(x.kind.dtype, floats=node.op_type in _FRACTIONS)
     program = program_of(node.op_type, wide, REDUCTIONS[node.op_type](wide))
     return row_work(program, folds, (x.address, y.address), call)

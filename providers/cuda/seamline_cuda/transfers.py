@@ -5,12 +5,12 @@ The driver can copy by itself only from and to pinned memory. So bytes pass thro
 pinned slots: a write returns when the last byte is in one, and what is in flight then does
 not have to end first.
 
-What fits a slot is copied on the stream of the kernels, whose order is all that it needs.
-More than that goes on the stream of copies, slot after slot, one filled by the host while
-the other is copied by the device; events order it against the kernels. Where more than a
-slot is read, the driver's own way to pageable memory is the quicker one, and the caller
-waits in any case, so that is taken. Arrays of :mod:`seamline_cuda.result_arrays` that are
-pinned are copied to directly.
+What fits a slot is copied on the stream of the kernels, whose order is all that it needs,
+and in a few pieces where it is large, so that the host moves one while the device moves
+another. More than that goes on the stream of copies, slot after slot; events order it
+against the kernels. Where more than a slot is read, the driver's own way to pageable memory
+is the quicker one, and the caller waits in any case, so that is taken. Arrays of
+:mod:`seamline_cuda.result_arrays` that are pinned are copied to directly.
 
 Each copy is counted with its bytes. Those that are not small are counted with the time
 between two events around them on the stream as well, never with the time that it took to
@@ -20,7 +20,7 @@ submit them; the bytes of those are counted apart, so that a rate can be told.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import Any
 
@@ -40,6 +40,8 @@ __all__ = ["SLOT", "Transfers"]
 
 SLOT = 4 << 20  #: bytes; a copy of that size runs at the link's full rate
 _SLOTS = 4
+_PIECE = 256 << 10  # bytes that take the host longer to move than to submit
+_LINE = 128  # bytes; a piece that begins within one is copied more slowly
 _SMALL = 1 << 16  # bytes of a copy that takes less time than two events around it
 _IN, _OUT = "in", "out"
 _TO_DEVICE, _TO_HOST = "cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync"
@@ -86,8 +88,8 @@ class Transfers:
         raw = np.ascontiguousarray(source).reshape(-1).view(np.uint8)
         with _Moving(self, "writes from the host"):
             if raw.nbytes <= self.slot:
-                if raw.nbytes:
-                    self._put(self.gpu.compute, address, raw)
+                for offset, piece in self._pieces(raw):
+                    self._put(self.gpu.compute, address + offset, piece)
                 return
             self._ordered(self.gpu.compute, self.gpu.copies)
             for offset in range(0, raw.nbytes, self.slot):
@@ -109,10 +111,12 @@ class Transfers:
         flat = target if target.flags.c_contiguous else np.empty_like(target, order="C")
         raw = flat.reshape(-1).view(np.uint8)
         with _Moving(self, "reads to the host"):
-            if raw.nbytes and self.arrays.holds(target):
+            if self.arrays.holds(target):
                 self._get_directly(raw, address)
-            elif raw.nbytes:
+            elif raw.nbytes <= self.slot:
                 self._get(raw, address)
+            else:
+                self._get_many(raw, address)
         if flat is not target:
             np.copyto(target, flat)
 
@@ -168,17 +172,32 @@ class Transfers:
         self._copy(slot, stream, _IN, piece.nbytes, _TO_DEVICE, address, slot.address)
 
     def _get(self, raw: Array, address: int) -> None:
-        slot, stream = self._free_slot(), self.gpu.compute
-        place, is_one = slot.address, raw.nbytes <= self.slot
-        if not is_one:
-            if self.gpu.deadline is not None:  # the driver waits inside the copy
-                self.gpu.waited(stream.synchronize)
-            self._ordered(stream, self.gpu.copies)
-            stream, place = self.gpu.copies, raw.ctypes.data
-        self._copy(slot, stream, _OUT, raw.nbytes, _TO_HOST, place, address)
+        taken = []
+        for offset, piece in self._pieces(raw):
+            slot = self._free_slot()
+            self._copy(
+                slot, self.gpu.compute, _OUT, piece.nbytes, _TO_HOST,
+                slot.address, address + offset,
+            )  # fmt: skip
+            taken.append((slot, piece))
+        for slot, piece in taken:
+            self._reached(slot)
+            piece[...] = slot.bytes[: piece.nbytes]
+
+    def _get_many(self, raw: Array, address: int) -> None:
+        slot, stream = self._free_slot(), self.gpu.copies
+        if self.gpu.deadline is not None:  # the driver waits inside the copy
+            self.gpu.waited(self.gpu.compute.synchronize)
+        self._ordered(self.gpu.compute, stream)
+        self._copy(slot, stream, _OUT, raw.nbytes, _TO_HOST, raw.ctypes.data, address)
         self._reached(slot)
-        if is_one:
-            raw[...] = slot.bytes[: raw.nbytes]
+
+    def _pieces(self, raw: Array) -> Iterator[tuple[int, Array]]:
+        """Cut what fits a slot: no more pieces than slots, none of them small."""
+        size = max(_PIECE, -(-raw.nbytes // _SLOTS))
+        size = -(-size // _LINE) * _LINE
+        for offset in range(0, raw.nbytes, size):
+            yield offset, raw[offset : offset + size]
 
     def _get_directly(self, raw: Array, address: int) -> None:
         slot, stream = self._free_slot(), self.gpu.compute

@@ -82,6 +82,8 @@ class EmulatedLt(Multiplying):
         self.taken = []  # the algorithm of each product
         self.fail_at = None  # name of a call that is refused, and the status
         self.costs = (0.0,)  # seconds of each algorithm; one that takes None is refused
+        self.between = lambda: None  # called between the halves of a product
+        self._halves = {}
         self._next = 0x1000
 
     def __getattribute__(self, name):
@@ -218,12 +220,21 @@ class EmulatedLt(Multiplying):
         scales = [_read(x, kind, np.dtype(kind).itemsize) for x in (alpha, beta)]
         described = dict(described)
 
-        def act():
+        # As where the library splits a sum: one kernel writes parts, another joins them,
+        # and what other threads submit to the stream may come between.
+        def first():
             self.state.host(workspace, workspace_nbytes, "the workspace of a product")
             time.sleep(cost)
+            self._halves[workspace] = (described, layouts, a, b, *scales)
+
+        def then():
+            described, layouts, a, b, *scales = self._halves[workspace]
             self.multiply(described, layouts, (a, b, c, d), *scales)
 
-        self.state.of("stream", stream).submit(Work("product", act))
+        submit = self.state.of("stream", stream).submit
+        submit(Work("product", first))
+        self.between()
+        submit(Work("product", then))
 
 
 def _meant(product, name, layout):

@@ -68,6 +68,9 @@ class Contexts:
         require(self.state.retained, "CUDA_ERROR_INVALID_CONTEXT")
         self.state.retained -= 1
 
+    def cuDevicePrimaryCtxGetState(self, device):
+        return 0, int(self.state.retained > 0)
+
     def cuCtxPushCurrent(self, context):
         alive = context == CONTEXT and self.state.retained
         require(alive, "CUDA_ERROR_INVALID_CONTEXT")

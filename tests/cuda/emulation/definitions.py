@@ -80,6 +80,18 @@ def _four_at(pointer, index):
     return tuple(pointer[index + n] for n in range(4))
 
 
+def _move_one(target, source, index):
+    target[index] = source[index]
+
+
+def _move_four(target, source, index):
+    for pointer in (target, source):
+        assert pointer.address % 16 == 0, "an access of 16 bytes at an odd address"
+    words = (target.viewed(np.uint32), source.viewed(np.uint32))
+    for place in range(4 * int(index), 4 * int(index) + 4):
+        words[0][place] = words[1][place]
+
+
 def _whole_power(base, exponent):
     if exponent < 0:
         found = {1: 1, -1: (-1) ** (int(exponent) % 2)}.get(int(base), 0)
@@ -108,4 +120,6 @@ PLAIN = {
     "store_system": _store_system,
     "nanoseconds": lambda: np.int64(time.perf_counter_ns()),
     "four_at": _four_at,
+    "move_four": _move_four,
+    "move_one": _move_one,
 }  # fmt: skip

@@ -26,8 +26,8 @@ from tests.cuda.emulation.submissions import Submissions
 _FREE = {
     "cuInit", "cuDriverGetVersion", "cuDeviceGet", "cuDeviceGetCount", "cuDeviceGetName",
     "cuDeviceGetAttribute", "cuDeviceTotalMem", "cuDevicePrimaryCtxRetain",
-    "cuDevicePrimaryCtxRelease", "cuCtxPushCurrent", "cuCtxPopCurrent",
-    "cuCtxGetCurrent", "cuCtxSetCurrent",
+    "cuDevicePrimaryCtxRelease", "cuDevicePrimaryCtxGetState", "cuCtxPushCurrent",
+    "cuCtxPopCurrent", "cuCtxGetCurrent", "cuCtxSetCurrent",
 }  # fmt: skip
 #: What a thread may not do while it captures, in other modes than the relaxed one.
 _UNSAFE = {
