@@ -8,6 +8,8 @@ moved, and a bias along the rows of ``c`` is the one along columns that the libr
 Descriptors are made, and the library's best algorithm is asked for, when a segment is
 bound: a run, and so a capture, only submits. All products of a provider follow one another
 on its stream of kernels, so they share one workspace, which is taken before the first.
+One product may be several kernels with partial sums between them, so threads submit whole
+products in turn: another's kernel in the middle would write over the sums.
 """
 
 from __future__ import annotations
@@ -62,6 +64,7 @@ class Product:
     _given: tuple[Any, ...]
     _kept: tuple[Any, ...]  # what the addresses in _given point to
     _stack: contextlib.ExitStack
+    _turn: threading.Lock
 
     def __call__(self) -> None:
         """
@@ -72,7 +75,8 @@ class Product:
         BlasError
             The library refused it, or earlier work failed.
         """
-        call("matmul", *self._given)
+        with self._turn:
+            call("matmul", *self._given)
 
     def close(self) -> None:
         """Give its descriptors back; a second call does nothing."""
@@ -94,6 +98,7 @@ class Products:
     _handle: int = attrs.field(default=0, init=False)
     _workspace: Buffer | None = attrs.field(default=None, init=False)
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
+    _turn: threading.Lock = attrs.field(factory=threading.Lock, init=False)
 
     @property
     def workspace_nbytes(self) -> int:
@@ -154,7 +159,9 @@ class Products:
         times = f"{work.batch} times " if work.batch > 1 else ""
         name = f"product of {times}{sizes} in {work.dtype}"
         needed = int(found["workspace_size"][0])
-        return Product(name, needed, given, (scales, found), contextlib.ExitStack())
+        return Product(
+            name, needed, given, (scales, found), contextlib.ExitStack(), self._turn
+        )
 
     def _algorithm(
         self, work: ProductWork, product: Described, layouts: list[Described], room: int

@@ -11,6 +11,7 @@ Products are submitted to the stream that they name, and computed when it gets t
 from __future__ import annotations
 
 import ctypes
+import time
 
 import numpy as np
 from nvmath.bindings import cublasLt
@@ -78,6 +79,7 @@ class EmulatedLt(Multiplying):
         self.state = state
         self.open = {}  # descriptors and handles that were not given back
         self.calls = []
+        self.working = set()  # workspaces of products that are being submitted
         self.fail_at = None  # name of a call that is refused, and the status
         self._next = 0x1000
 
@@ -213,7 +215,13 @@ class EmulatedLt(Multiplying):
             self.state.host(workspace, workspace_nbytes, "the workspace of a product")
             self.multiply(described, layouts, (a, b, c, d), *scales)
 
+        # A product may be several kernels, with its partial sums between them: another
+        # thread's, submitted meanwhile, would write over those in a workspace they share.
+        assert workspace not in self.working, "two products in one workspace at a time"
+        self.working.add(workspace)
+        time.sleep(1e-4)
         self.state.of("stream", stream).submit(Work("product", act))
+        self.working.remove(workspace)
 
 
 def _meant(product, name, layout):
