@@ -17,10 +17,19 @@ from seamline_cpu.instruction_sets import lacking
 from seamline_cpu.kernels import nbits_int8
 from seamline_cpu.kernels.nbits_choice import VARIANTS, choice, is_int8
 from seamline_cpu.kernels.nbits_held import emit_held
+from seamline_cpu.kernels.nbits_int8_held import emit_held_bytes
 from seamline_cpu.kernels.nbits_layout import Form, Source, pack
 from seamline_cpu.kernels.nbits_many import by_pieces
-from seamline_cpu.kernels.nbits_plans import Plan, pieces_of, plan
+from seamline_cpu.kernels.nbits_plans import (
+    MOST_HELD,
+    Plan,
+    holds_codes,
+    pieces_of,
+    plan,
+    said_of_bytes,
+)
 from seamline_cpu.kernels.nbits_product import Product, padded_bias
+from seamline_cpu.kernels.nbits_several import by_held_bytes
 from seamline_cpu.row_tiles import HEIGHTS
 from seamline_cpu.vectors import REGISTER
 
@@ -102,7 +111,7 @@ def test_float32_products_are_as_exact_as_float32(n, k, form):
 def test_level_4_differs_from_float64_by_its_8_bits_and_no_more(n, k, form):
     made, w = packed(n, k, **form)
     variant = choice(0, None).variant  # without AMX, whose error is another
-    for m in (1, 2, 5):
+    for m in (1, 2, 5, 9):
         x = rows_of(m, k)
         got = product(made, x, 4, variant)
         assert error(got, in_eight_bits(x, k, form["block"]) @ w.T) < 2e-6, m
@@ -138,7 +147,7 @@ def test_levels_below_4_never_take_activations_of_8_bits(level, m):
 def test_16_bit_activations_lose_only_what_their_results_do(dtype, level, k):
     made, w = packed(70, k, dtype=dtype)
     ulp = 2.0**-11 if dtype == np.float16 else 2.0**-8
-    for m in (1, 5):
+    for m in (1, 5, 9):
         x = rows_of(m, k, dtype)
         got = product(made, x, level, BEST)
         assert got.dtype == dtype
@@ -352,3 +361,63 @@ def test_weights_of_many_rows_are_found_once_and_stay_in_registers(rows, groups)
     loop = lines[multiply[0] : multiply[-1]]
     assert not [line for line in loop if "%rsp" in line]
     assert "call" not in "".join(lines)
+
+
+def held_bytes(made, x, rows, bias=None, threads=2):
+    y = np.full((len(x), made.n), np.nan, np.float32)
+    added = padded_bias(bias, len(made.data))
+    kind = str(x.dtype)
+    runs = by_held_bytes(made, x, kind, added, y, threads, variant=BEST, rows=rows)
+    for _ in range(2):
+        for run in runs:
+            run()
+    return y
+
+
+@pytest.mark.parametrize(("n", "k", "form"), [FORMS[i] for i in (1, 2, 3, 6)], ids=str)
+def test_codes_that_stay_in_registers_give_what_dots_by_the_word_do(n, k, form):
+    made, _ = packed(n, k, **form)
+    bias = np.arange(n, dtype=np.float32)
+    x = rows_of(7, k)  # two tiles of three, and one that begins earlier
+    want = np.concatenate(
+        [product(made, x[i : i + 1], 4, BEST, bias) for i in range(7)]
+    )
+    assert held_bytes(made, x, 3, bias).tobytes() == want.tobytes()
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, BF16])
+def test_rows_that_threads_quantise_together_are_the_same_in_registers(threads, dtype):
+    made, _ = packed(200, 1100)
+    x = rows_of(11, 1100, dtype)
+    wide = x.astype(np.float32)
+    want = np.concatenate([product(made, row[None], 4, BEST) for row in wide])
+    got = held_bytes(made, x, 3, threads=threads)
+    assert got.tobytes() == want.tobytes()
+
+
+@pytest.mark.parametrize("zero", [MIDDLE, BYTES, FLOATS])
+@pytest.mark.parametrize(("bits", "step"), [(4, 32), (4, 16), (8, 32), (2, 32)])
+def test_codes_for_sixteen_rows_are_unpacked_once_and_stay_in_registers(
+    bits, step, zero
+):
+    def emit(v, *arguments):
+        emit_held_bytes(v, Form(bits, step, "", zero), MOST_HELD, arguments)
+
+    target = "avx512vnni", "sapphirerapids"
+    lines = assembly(*target, emit, 10, optimised=True).splitlines()
+    dots = [i for i, line in enumerate(lines) if "vpdpbusd" in line]
+    assert len(dots) == MOST_HELD * step // 4
+    # A value goes to all lanes in the instruction that multiplies.
+    assert all("{1to16}" in lines[i] for i in dots)
+    loop = lines[dots[0] - 30 : dots[-1] + 30]
+    assert not [line for line in loop if "%rsp" in line and "zmm" in line]
+    assert "call" not in "".join(lines)
+
+
+def test_codes_stay_in_registers_from_some_rows_on_where_there_are_thirty_two():
+    assert [m for m in range(1, 12) if holds_codes("avx512vnni", m)] == [*range(7, 12)]
+    assert "from 7 rows" in said_of_bytes("amx")
+    for variant in ("avxvnni", "avx2", "portable"):
+        assert not holds_codes(variant, 16)
+        assert said_of_bytes(variant) == ""

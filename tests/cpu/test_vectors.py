@@ -152,8 +152,8 @@ def test_a_loop_carries_values_and_may_turn_no_time(variant):
         np.testing.assert_array_equal(x[:16], np.arange(16) * 2.0**turns)
 
 
-def assembly(variant, cpu, emit, count):
-    """Compile for another processor."""
+def assembly(variant, cpu, emit, count, *, optimised=False):
+    """Compile for another processor; ``optimised`` as Numba does before."""
     module = ir.Module()
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), [I64] * count), "f")
     builder = ir.IRBuilder(function.append_basic_block())
@@ -162,9 +162,13 @@ def assembly(variant, cpu, emit, count):
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     target = llvm.Target.from_triple("x86_64-unknown-linux-gnu")
-    return target.create_target_machine(cpu=cpu, opt=3).emit_assembly(
-        llvm.parse_assembly(str(module))
-    )
+    machine = target.create_target_machine(cpu=cpu, opt=3)
+    parsed = llvm.parse_assembly(str(module))
+    if optimised:
+        options = llvm.create_pipeline_tuning_options(speed_level=3)
+        passes = llvm.create_pass_builder(machine, options)
+        passes.getModulePassManager().run(parsed, passes)
+    return machine.emit_assembly(parsed)
 
 
 @pytest.mark.parametrize(

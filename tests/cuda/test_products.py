@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+
+import attrs
 import numpy as np
 import pytest
 from tests.core.toys import model
@@ -69,6 +72,35 @@ def test_a_product_that_is_refused_when_it_is_submitted_says_so(rig):
     rig.driver.blas.fail_at = ("matmul", 14)
     with rig.gpu.here(), pytest.raises(BlasError, match="INTERNAL_ERROR"):
         launch()
+    bench.close()
+
+
+def test_two_threads_products_do_not_meet_in_the_workspace(rig):
+    bench, is_between = Bench(rig), threading.Event()
+    works = [work_over(bench), work_over(bench)]
+    other = bench.put(np.full(16, 3, np.float32))
+    works[1] = attrs.evolve(works[1], a=Matrix(other, 4))
+    launches = [bench.bind(work) for work in works]
+
+    def wait():
+        is_between.set()
+        threading.Event().wait(0.05)  # time enough for the other thread's whole product
+
+    def submit(launch):
+        with rig.gpu.here():
+            launch()
+
+    rig.driver.blas.between = wait
+    threads = [threading.Thread(target=submit, args=(each,)) for each in launches]
+    threads[0].start()
+    is_between.wait(5)
+    threads[1].start()
+    for thread in threads:
+        thread.join(5)
+    for work, want in zip(works, (4 + 1, 12 + 1), strict=True):
+        got = np.zeros((4, 4), np.float32)
+        rig.memory.transfers.read(work.target.address, got)
+        np.testing.assert_array_equal(got, want)
     bench.close()
 
 

@@ -8,8 +8,8 @@ moved, and a bias along the rows of ``c`` is the one along columns that the libr
 Descriptors are made, and the library's best algorithm is asked for, when a segment is
 bound: a run, and so a capture, only submits. All products of a provider follow one another
 on its stream of kernels, so they share one workspace, which is taken before the first.
-One product may be several kernels with partial sums between them, so threads submit whole
-products in turn: another's kernel in the middle would write over the sums.
+They follow one another whole: one call may give the stream two kernels, of which the second
+joins what the first left in the workspace, so two threads take turns with their calls.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ class Product:
 
     kernel: str
     workspace_nbytes: int
+    _turn: threading.Lock
     _given: tuple[Any, ...]
     _kept: tuple[Any, ...]  # what the addresses in _given point to
     _stack: contextlib.ExitStack
-    _turn: threading.Lock
 
     def __call__(self) -> None:
         """
@@ -160,7 +160,7 @@ class Products:
         name = f"product of {times}{sizes} in {work.dtype}"
         needed = int(found["workspace_size"][0])
         return Product(
-            name, needed, given, (scales, found), contextlib.ExitStack(), self._turn
+            name, needed, self._turn, given, (scales, found), contextlib.ExitStack()
         )
 
     def _algorithm(

@@ -11,7 +11,6 @@ Products are submitted to the stream that they name, and computed when it gets t
 from __future__ import annotations
 
 import ctypes
-import time
 
 import numpy as np
 from nvmath.bindings import cublasLt
@@ -79,8 +78,9 @@ class EmulatedLt(Multiplying):
         self.state = state
         self.open = {}  # descriptors and handles that were not given back
         self.calls = []
-        self.working = set()  # workspaces of products that are being submitted
         self.fail_at = None  # name of a call that is refused, and the status
+        self.between = lambda: None  # called between the halves of a product
+        self._halves = {}
         self._next = 0x1000
 
     def __getattribute__(self, name):
@@ -211,17 +211,20 @@ class EmulatedLt(Multiplying):
         scales = [_read(x, kind, np.dtype(kind).itemsize) for x in (alpha, beta)]
         described = dict(described)
 
-        def act():
+        # As where the library splits a sum: one kernel writes parts, another joins them,
+        # and what other threads submit to the stream may come between.
+        def first():
             self.state.host(workspace, workspace_nbytes, "the workspace of a product")
+            self._halves[workspace] = (described, layouts, a, b, *scales)
+
+        def then():
+            described, layouts, a, b, *scales = self._halves[workspace]
             self.multiply(described, layouts, (a, b, c, d), *scales)
 
-        # A product may be several kernels, with its partial sums between them: another
-        # thread's, submitted meanwhile, would write over those in a workspace they share.
-        assert workspace not in self.working, "two products in one workspace at a time"
-        self.working.add(workspace)
-        time.sleep(1e-4)
-        self.state.of("stream", stream).submit(Work("product", act))
-        self.working.remove(workspace)
+        submit = self.state.of("stream", stream).submit
+        submit(Work("product", first))
+        self.between()
+        submit(Work("product", then))
 
 
 def _meant(product, name, layout):

@@ -52,7 +52,7 @@ def quantised(variant: str, kind: str, step: int, planes: int) -> Command:
             quantise(
                 a[_A] + order[row] * a[_A_PITCH], a[_K], a[_X] + row * a[_X_PITCH],
                 a[_SCALE] + row * a[_S_PITCH], a[_TOTAL] + row * a[_S_PITCH], steps,
-                a[_FACTOR],
+                a[_FACTOR], step, 4,
             )  # fmt: skip
 
     return command(run)

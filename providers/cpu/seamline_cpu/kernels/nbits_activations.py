@@ -64,24 +64,25 @@ def quantiser(variant: str, kind: str, step: int, planes: int) -> Any:
     Make the intrinsic that quantises steps of one row.
 
     Its arguments are int64: the first value, how many there are from there on, codes,
-    scales, sums, steps, and what sums are multiplied by. A step past the last value is zero.
+    scales, sums, steps, what sums are multiplied by, and the bytes from one step's codes and
+    from its scale and sum to the next one's. A step past the last value is zero.
     """
 
     def quantise(
         context: Any, x: Any, count: Any, q: Any, scale: Any, total: Any, steps: Any,
-        factor: Any,
+        factor: Any, q_apart: Any, s_apart: Any,
     ) -> Any:  # fmt: skip
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             _emit(Vectors(builder, variant), kind, step, planes, args)
             return context.get_dummy_value()
 
-        return types.void(*[types.int64] * 7), generate
+        return types.void(*[types.int64] * 9), generate
 
     return native(quantise)
 
 
 def _emit(v: Vectors, kind: str, step: int, planes: int, args: Any) -> None:
-    x, count, q, scale, total, steps, factor = args
+    x, count, q, scale, total, steps, factor, q_apart, s_apart = args
     b, size = v.builder, 4 if kind == "float32" else 2
     times = b.trunc(factor, I32)
     whole = b.sdiv(_at_least_0(v, count), v.constant(I64, step))
@@ -91,8 +92,9 @@ def _emit(v: Vectors, kind: str, step: int, planes: int, args: Any) -> None:
         left = b.sub(count, v.times(i, step)) if part else None
         values = load_floats(v, kind, start, step, left)
         codes, factor, added = _codes(v, values)
-        v.store(factor, v.add(scale, v.times(i, 4)), 4)
-        v.store(b.mul(added, times), v.add(total, v.times(i, 4)), 4)
+        place = b.mul(i, s_apart)
+        v.store(factor, v.add(scale, place), 4)
+        v.store(b.mul(added, times), v.add(total, place), 4)
         order = [
             4 * planes * word + planes * i + plane
             for word in range(step // (4 * planes))
@@ -100,7 +102,7 @@ def _emit(v: Vectors, kind: str, step: int, planes: int, args: Any) -> None:
             for i in range(4)
         ]
         narrow = b.trunc(codes, vector(I8, step))
-        v.store(v.shuffle(narrow, order), v.add(q, v.times(i, step)), 4)
+        v.store(v.shuffle(narrow, order), v.add(q, b.mul(i, q_apart)), 4)
         return []
 
     least = b.select(b.icmp_signed("<", whole, steps), whole, steps)

@@ -9,7 +9,7 @@ import attrs
 
 from seamline.provider import Claim, NodeView, Refusal
 from seamline_cpu.instruction_sets import INT8, Choice, choose, lacking
-from seamline_cpu.kernels.nbits_plans import said
+from seamline_cpu.kernels.nbits_plans import said, said_of_bytes
 
 __all__ = ["OPTION", "VARIANTS", "choice", "explained", "forced_by", "is_int8"]
 
@@ -63,9 +63,14 @@ def choice(level: int, forced: str | None, *, tiles: bool = True) -> Choice:
     made = choose(named, forced)
     reason = (_SAID if tiles else _SAID_PLAIN).get(level, _FLOAT)
     because = f"{reason}{aside}; {made.because}"
-    if not is_int8(level) and made.variant != "amx":
-        because = f"{because}; {said(made.variant)}"
-    return Choice(made.variant, because)
+    how = ""
+    if is_int8(level):
+        how = (
+            said_of_bytes(made.variant) if tiles else ""
+        )  # experts have tiles of their own
+    elif made.variant != "amx":
+        how = said(made.variant)
+    return Choice(made.variant, "; ".join(filter(None, (because, how))))
 
 
 def explained(

@@ -28,6 +28,7 @@ __all__ = [
     "int8_products",
     "narrowed",
     "quantised",
+    "walked",
     "widened",
 ]
 
@@ -54,6 +55,7 @@ def _quantising(variant: str, kind: str, step: int, planes: int) -> Any:
                 a[_X] + share * a[_X_OWN] + row * a[_X_PITCH] + first * step,
                 a[_SCALE] + own + row * a[_S_PITCH] + first * 4,
                 a[_TOTAL] + own + row * a[_S_PITCH] + first * 4, count, a[_FACTOR],
+                step, 4,
             )  # fmt: skip
             at += count
 
@@ -92,7 +94,7 @@ def _unprepared(a: Any, share: int) -> None:
     """Begin with nothing."""
 
 
-def _walked(groups: int, panel: Any, begun: Any = _unprepared) -> Command:
+def walked(groups: int, panel: Any, begun: Any = _unprepared) -> Command:
     """
     Give the command that does a panel of ``groups`` for each block of rows.
 
@@ -138,14 +140,14 @@ def int8_products(
             tile(a, min(row, a[_M] - rows), g, 0, 0, x, scale)
 
     if kind is None:
-        return _walked(groups, panel)
+        return walked(groups, panel)
     quantise = _quantising(variant, kind, form.step, form.planes)
 
     @inlined
     def begun(a: Any, share: int) -> None:
         quantise(a, share, 0, a[_M] * a[_BLOCKS] * a[_STEPS])
 
-    return _walked(groups, panel, begun)
+    return walked(groups, panel, begun)
 
 
 @functools.cache
@@ -158,7 +160,7 @@ def float_products(variant: str, form: Form, rows: int, groups: int) -> Command:
         for row in range(low, high, rows):
             tile(a, min(row, a[_M] - rows), g, 0, 0, 0, 0)
 
-    return _walked(groups, panel)
+    return walked(groups, panel)
 
 
 @command

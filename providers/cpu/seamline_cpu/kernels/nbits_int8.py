@@ -24,13 +24,13 @@ from seamline_cpu.jit import native
 from seamline_cpu.kernels.nbits_codebooks import WHOLE, doubled
 from seamline_cpu.kernels.nbits_layout import GROUP, Form
 from seamline_cpu.kernels.nbits_tiles import AHEAD, load_scales, parts_of, store_rows
-from seamline_cpu.vectors import F32, I8, I16, I32, Vectors, vector
+from seamline_cpu.vectors import F32, I8, I16, I32, I64, Vectors, vector
 
-__all__ = ["emit", "int8_tile"]
+__all__ = ["Step", "Tile", "emit", "int8_tile"]
 
 
 @attrs.frozen
-class _Step:
+class Step:
     """Addresses of a step's operands: codes by group, the others by row of activations."""
 
     codes: list[Any]
@@ -39,7 +39,7 @@ class _Step:
     total: list[Any]
 
 
-class _Tile:
+class Tile:
     """Emits ``rows`` of activations by ``groups`` of weights."""
 
     def __init__(self, v: Vectors, form: Form, groups: int) -> None:
@@ -48,7 +48,7 @@ class _Tile:
         self.words = vector(I32, v.lanes)
         self.in_words = v.has_byte_dot or form.bits == 8
 
-    def dots(self, step: _Step, zeros: list[Any]) -> list[list[Any]]:
+    def dots(self, step: Step, zeros: list[Any]) -> list[list[Any]]:
         """Give the sums of a step's products, by row and part, as int32."""
         if self.in_words:
             every = range(self.form.words)
@@ -70,7 +70,7 @@ class _Tile:
         return sums
 
     def _products(
-        self, step: _Step, sums: list[list[Any]], words: Iterable[int]
+        self, step: Step, sums: list[list[Any]], words: Iterable[int]
     ) -> list[list[Any]]:
         v, form, each = self.v, self.form, len(self.parts)
         for word in words:
@@ -110,7 +110,7 @@ class _Tile:
         pairs = self.v.byte_pairs(code, x)
         return pairs if total is None else self.v.builder.add(total, pairs)
 
-    def starts(self, step: _Step, zeros: list[Any]) -> list[list[Any]]:
+    def starts(self, step: Step, zeros: list[Any]) -> list[list[Any]]:
         """Give what products are added to: the zero points' share, where it is whole."""
         v, b = self.v, self.v.builder
         blank = v.constant(self.words, 0)
@@ -125,7 +125,7 @@ class _Tile:
         return [[b.mul(z, v.splat(x, v.lanes)) for z in words] for x in low]
 
     def scaled(
-        self, step: _Step, dots: list[list[Any]], scales: list[Any], zeros: list[Any],
+        self, step: Step, dots: list[list[Any]], scales: list[Any], zeros: list[Any],
         sums: list[Any],
     ) -> list[Any]:  # fmt: skip
         """Add a step's integers, scaled, to the float sums."""
@@ -192,19 +192,21 @@ def emit(v: Vectors, form: Form, rows: int, groups: int, args: Any) -> None:
     """Emit the code of :func:`int8_tile`'s intrinsic, from its arguments."""
     (w, across, record, after, q, q_pitch, scale, total, s_pitch, blocks, steps, bias, y,
      pitch, columns) = args  # fmt: skip
-    b, tile = v.builder, _Tile(v, form, groups)
+    b, tile = v.builder, Tile(v, form, groups)
     streams = v.every(w, across, groups)
     inputs = v.every(q, q_pitch, rows)
     factors, totals = (v.every(x, s_pitch, rows) for x in (scale, total))
 
     def block(i: Any, sums: list[Any]) -> list[Any]:
-        codes = [v.add(stream, b.mul(i, record)) for stream in streams]
+        at = b.mul(i, record)
+        codes = [v.add(stream, at) for stream in streams]
         scales, zeros = tile.scales(codes, after)
+        ahead = _ahead(v, at, across, groups)
 
         def turn(j: Any, sums: list[Any]) -> list[Any]:
             number = b.add(b.mul(i, steps), j)
             four = v.times(number, 4)
-            step = _Step(
+            step = Step(
                 [v.add(place, v.times(j, 64 * form.words)) for place in codes],
                 [v.add(place, v.times(number, form.step)) for place in inputs],
                 [v.add(place, four) for place in factors],
@@ -212,7 +214,7 @@ def emit(v: Vectors, form: Form, rows: int, groups: int, args: Any) -> None:
             )
             for place in step.codes:
                 for line in range(form.words + 1):
-                    v.prefetch(v.add(place, AHEAD + 64 * line))
+                    v.prefetch(v.add(place, ahead, 64 * line))
             dots = tile.dots(step, zeros)
             return tile.scaled(step, dots, scales, zeros, sums)
 
@@ -229,3 +231,14 @@ def emit(v: Vectors, form: Form, rows: int, groups: int, args: Any) -> None:
         pitch,
         columns,
     )
+
+
+def _ahead(v: Vectors, at: Any, across: Any, groups: int) -> Any:
+    """Give how far on lies what is to be asked for, from ``at`` in each of some groups."""
+    b, near = v.builder, v.constant(I64, AHEAD)
+    if groups == 1:
+        return near
+    # Behind a group is the one beside it, which is read now: the next turn's are behind all.
+    far = v.add(b.mul(across, v.constant(I64, groups - 1)), AHEAD)
+    past = b.icmp_signed(">=", v.add(at, AHEAD), across)
+    return b.select(past, far, near)

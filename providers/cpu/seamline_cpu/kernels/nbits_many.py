@@ -13,14 +13,13 @@ from seamline_cpu.kernels.nbits_layout import GROUP, Packed
 from seamline_cpu.kernels.nbits_operands import SLOTS
 from seamline_cpu.kernels.nbits_pieces import unpacked_products
 from seamline_cpu.kernels.nbits_plans import Plan, plan
-from seamline_cpu.kernels.nbits_turns import counters
+from seamline_cpu.kernels.nbits_turns import SHARED_FROM, counters
 from seamline_cpu.kernels.tile_turns import begun
 from seamline_cpu.row_tiles import APART
 
 __all__ = ["by_pieces", "fill", "room", "weights_of"]
 
 f4 = np.float32
-_SHARED_FROM = 1 << 17  # multiply-adds from which more threads pay
 
 
 def fill(arguments: Array, slots: tuple[str, ...], **values: int) -> None:
@@ -50,7 +49,7 @@ def by_pieces(
 ) -> list[Run]:  # fmt: skip
     """Bind a product in float32, as planned by :mod:`.nbits_plans`."""
     m, k = x.shape
-    shares = threads if m * k * packed.n >= _SHARED_FROM else 1
+    shares = threads if m * k * packed.n >= SHARED_FROM else 1
     how = planned or plan(variant, m, packed.n, packed.block, shares)
     # Each thread's rows and, in front of them, weights; a cache line apart from the next's.
     pitch, pieces = 4 * (how.piece + APART), -(-packed.depth // how.piece)

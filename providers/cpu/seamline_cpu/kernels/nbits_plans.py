@@ -1,8 +1,9 @@
 """
-How four and more rows of float32 activations are multiplied by packed weights.
+How several rows of activations are multiplied by packed weights.
 
-One table, by the registers of a variant. Its numbers were found by measuring products of
-several shapes, each beside the others and onnxruntime in turns.
+For float32 a table, by the registers of a variant; for 8 bits from how many rows on a step's
+codes stay in registers. Its numbers were found by measuring products of several shapes, each
+beside the others and onnxruntime in turns.
 """
 
 from __future__ import annotations
@@ -14,9 +15,22 @@ from seamline_cpu.kernels.tile_turns import divided
 from seamline_cpu.row_tiles import HEIGHTS, height
 from seamline_cpu.vectors import REGISTER
 
-__all__ = ["FROM_ROWS", "Pieces", "Plan", "piece_of", "pieces_of", "plan", "said"]
+__all__ = [
+    "FROM_ROWS",
+    "MOST_HELD",
+    "Pieces",
+    "Plan",
+    "holds_codes",
+    "piece_of",
+    "pieces_of",
+    "plan",
+    "said",
+    "said_of_bytes",
+]
 
 FROM_ROWS = 4  #: that are copied in pieces; fewer are multiplied as they are
+MOST_HELD = 16  #: rows of 8 bits whose sums have room beside a step's codes
+_HELD_FROM = 7  # rows; for fewer, two groups of weights read activations half as often
 
 
 @attrs.frozen
@@ -105,6 +119,22 @@ def plan(variant: str, m: int, n: int, block: int, threads: int) -> Plan:
     )
     piece = piece_of(variant, block)
     return Plan(unpacked, rows, columns, piece, turns.per, turns.high)
+
+
+def holds_codes(variant: str, m: int) -> bool:
+    """Tell whether a step's codes stay in registers for ``m`` rows of 8 bits."""
+    # Sixteen sums and eight registers of codes leave eight of thirty-two.
+    return REGISTER[variant] == 16 and m >= _HELD_FROM
+
+
+def said_of_bytes(variant: str) -> str:
+    """Say in words for a claim how rows of 8 bits are multiplied; empty for one way only."""
+    if not holds_codes(variant, _HELD_FROM):
+        return ""
+    return (
+        f"from {_HELD_FROM} rows on codes are unpacked once for up to {MOST_HELD} rows of 8 "
+        "bits, and stay in registers"
+    )
 
 
 def said(variant: str) -> str:

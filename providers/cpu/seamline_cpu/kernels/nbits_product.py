@@ -37,7 +37,15 @@ from seamline_cpu.kernels.nbits_many import (
 )
 from seamline_cpu.kernels.nbits_operands import SLOTS
 from seamline_cpu.kernels.nbits_plans import FROM_ROWS as PIECES_FROM
-from seamline_cpu.kernels.nbits_turns import counters
+from seamline_cpu.kernels.nbits_plans import MOST_HELD, holds_codes
+from seamline_cpu.kernels.nbits_several import by_held_bytes
+from seamline_cpu.kernels.nbits_turns import (
+    AT_ONCE,
+    QUANTISED_APART,
+    SHARED_FROM,
+    TURNS,
+    counters,
+)
 from seamline_cpu.kernels.tile_turns import begun
 from seamline_cpu.vectors import REGISTER
 
@@ -47,10 +55,6 @@ f4 = np.float32
 #: For 32-bit lanes in a register: groups of weights that tiles of 1, 2, ... rows take.
 _INT8_GROUPS = {16: (4, 4, 4, 2, 2, 2), 8: (4, 2, 1, 1, 1), 4: (2, 1, 1, 1)}
 _FLOAT_GROUPS = {16: (4, 4, 2), 8: (2, 2, 1), 4: (1, 1, 1)}
-_BLOCK = 256 << 10  # bytes of activations that are multiplied before the next rows
-_SHARED_FROM = 1 << 17  # multiply-adds from which more threads pay: some 2 us of int8
-_TURNS = 16  # turns of each thread at the weights
-_QUANTISED_APART = 1 << 13  # activations that a thread quantises in some 2 us
 
 
 @attrs.frozen(eq=False)
@@ -105,6 +109,9 @@ class Product:
             runs += by_tiles(*many)
         elif not self.int8 and len(x) >= PIECES_FROM:
             runs += by_pieces(*many, variant=self.vectors)
+        elif self.int8 and holds_codes(self.vectors, len(x)):
+            rows = _height(len(x), MOST_HELD)
+            runs += by_held_bytes(*many, variant=self.vectors, rows=rows)
         else:
             runs += self._multiplied(source, kind, bias, out)
         if out is not y:
@@ -116,17 +123,17 @@ class Product:
         tall = (_INT8_GROUPS if self.int8 else _FLOAT_GROUPS)[REGISTER[self.vectors]]
         rows = _height(m, len(tall))
         groups = tall[rows - 1]
-        shares = self.threads if m * k * len(bias) >= _SHARED_FROM else 1
+        shares = self.threads if m * k * len(bias) >= SHARED_FROM else 1
         panels = -(-len(packed.data) // groups)
-        at_once = _BLOCK // (packed.depth * (1 if self.int8 else 4))
+        at_once = AT_ONCE // (packed.depth * (1 if self.int8 else 4))
         a, (turns, turns_at) = np.zeros(len(SLOTS), np.int64), counters(shares)
         fill(
             a, SLOTS, turns_at=turns_at, parts=shares, m=m, k=k, a=x.ctypes.data,
             a_pitch=x.strides[0], bias=bias.ctypes.data, y=y.ctypes.data,
-            y_pitch=y.strides[0], per=max(1, panels // (_TURNS * shares)),
+            y_pitch=y.strides[0], per=max(1, panels // (TURNS * shares)),
             rows=max(rows, at_once // rows * rows), **weights_of(packed),
         )  # fmt: skip
-        few = shares if m * k >= _QUANTISED_APART else 1
+        few = shares if m * k >= QUANTISED_APART else 1
         kept: Any
         if not self.int8:
             first = widened(self.vectors, kind)
@@ -151,14 +158,14 @@ class Product:
             len(x), places.ctypes.data, x.ctypes.data, out.ctypes.data, x.shape[1],
             len(places), x.itemsize,
         ]  # fmt: skip
-        shares = min(self.threads, len(x)) if out.size >= _SHARED_FROM else 1
+        shares = min(self.threads, len(x)) if out.size >= SHARED_FROM else 1
         return out, bind(gathered, arguments, shares, keep=(x, places, out))
 
     def _narrowed(self, out: Array, y: Array) -> Run:
         kind = str(y.dtype)
         if kind == "float16" and not converts_half():
             return partial(np.copyto, y, out, casting="unsafe")
-        shares = self.threads if y.size >= _SHARED_FROM else 1
+        shares = self.threads if y.size >= SHARED_FROM else 1
         arguments = [out.ctypes.data, y.size, y.ctypes.data]
         return bind(narrowed(self.vectors, kind), arguments, shares, keep=(out, y))
 
