@@ -3,9 +3,8 @@ Sixteen rows of split activations times a group of weights, scaled block by bloc
 
 A block's sums leave the tiles through memory, and are multiplied by the scales of its weights
 on the way to sums in registers, one for each row. The parts of a value are multiplied by the
-same tile of codes, one after the other. One block at a time: the processor begins the next
-one by itself while a product's sums are still on their way, and several that were begun in
-turns, each with codes of its own, took a quarter to a half longer.
+same tile of codes, one after the other. One block at a time: two or three that were multiplied
+in turns, each by codes of its own, took longer on the one processor where it was measured.
 """
 
 from __future__ import annotations
