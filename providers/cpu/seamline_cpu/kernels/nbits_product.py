@@ -41,7 +41,6 @@ from seamline_cpu.kernels.nbits_plans import MOST_HELD, holds_codes
 from seamline_cpu.kernels.nbits_several import by_held_bytes
 from seamline_cpu.kernels.nbits_turns import (
     AT_ONCE,
-    QUANTISED_APART,
     SHARED_FROM,
     TURNS,
     counters,
@@ -55,6 +54,7 @@ f4 = np.float32
 #: For 32-bit lanes in a register: groups of weights that tiles of 1, 2, ... rows take.
 _INT8_GROUPS = {16: (4, 4, 4, 2, 2, 2), 8: (4, 2, 1, 1, 1), 4: (2, 1, 1, 1)}
 _FLOAT_GROUPS = {16: (4, 4, 2), 8: (2, 2, 1), 4: (1, 1, 1)}
+_QUANTISED_APART = 1 << 13  # activations that a thread quantises in some 2 us
 
 
 @attrs.frozen(eq=False)
@@ -133,7 +133,7 @@ class Product:
             y_pitch=y.strides[0], per=max(1, panels // (TURNS * shares)),
             rows=max(rows, at_once // rows * rows), **weights_of(packed),
         )  # fmt: skip
-        few = shares if m * k >= QUANTISED_APART else 1
+        few = shares if m * k >= _QUANTISED_APART else 1
         kept: Any
         if not self.int8:
             first = widened(self.vectors, kind)
