@@ -91,14 +91,17 @@ class Product:
         Give how ``m`` rows are multiplied.
 
         ``split`` and ``tiles`` by AMX, as sums of bfloat16 and rounded to it; ``pieces`` by
-        vectors of float32; ``few`` by vectors, each row by itself.
+        vectors of float32; ``held`` in 8 bits, by codes that stay in registers; ``few`` by
+        vectors, each row by itself.
         """
         if self.variant == "amx":
             if self.exact and m >= SPLIT_FROM and splits(self.packed.form):
                 return "split"
             if not self.exact and m >= from_rows(int8=self.int8):
                 return "tiles"
-        return "pieces" if not self.int8 and m >= PIECES_FROM else "few"
+        if self.int8:
+            return "held" if holds_codes(self.vectors, m) else "few"
+        return "pieces" if m >= PIECES_FROM else "few"
 
     def bound(self, x: Array, bias: Array, y: Array) -> Run:
         """
@@ -132,7 +135,7 @@ class Product:
             runs += by_tiles(*many)
         elif way == "pieces":
             runs += by_pieces(*many, variant=self.vectors)
-        elif self.int8 and holds_codes(self.vectors, len(x)):
+        elif way == "held":
             rows = _height(len(x), MOST_HELD)
             runs += by_held_bytes(*many, variant=self.vectors, rows=rows)
         else:
