@@ -16,7 +16,7 @@ import numpy as np
 from seamline.kernels import Run
 from seamline.provider import Array
 from seamline_cpu.binding import in_order
-from seamline_cpu.commands import bind
+from seamline_cpu.commands import Command, bind
 from seamline_cpu.instruction_sets import converts_half
 from seamline_cpu.kernels.nbits_amx import by_tiles, from_rows
 from seamline_cpu.kernels.nbits_codebooks import factor_of
@@ -39,8 +39,7 @@ from seamline_cpu.kernels.nbits_operands import SLOTS
 from seamline_cpu.kernels.nbits_plans import FROM_ROWS as PIECES_FROM
 from seamline_cpu.kernels.nbits_plans import MOST_HELD, holds_codes
 from seamline_cpu.kernels.nbits_several import by_held_bytes
-from seamline_cpu.kernels.nbits_split import FROM_ROWS as SPLIT_FROM
-from seamline_cpu.kernels.nbits_split import splits
+from seamline_cpu.kernels.nbits_split import pays, splits
 from seamline_cpu.kernels.nbits_split_product import by_split_tiles
 from seamline_cpu.kernels.nbits_turns import (
     AT_ONCE,
@@ -95,7 +94,7 @@ class Product:
         vectors, each row by itself.
         """
         if self.variant == "amx":
-            if self.exact and m >= SPLIT_FROM and splits(self.packed.form):
+            if self.exact and pays(m) and splits(self.packed.form):
                 return "split"
             if not self.exact and m >= from_rows(int8=self.int8):
                 return "tiles"
@@ -162,10 +161,8 @@ class Product:
         few = shares if m * k >= _QUANTISED_APART else 1
         kept: Any
         if not self.int8:
-            first = widened(self.vectors, kind)
+            first, few, kept = self._as_floats(a, x, kind, few)
             multiply = float_products(self.vectors, form, rows, groups)
-            kept = room(m, packed.depth)
-            fill(a, SLOTS, x=kept.ctypes.data, x_pitch=kept.strides[0])
         else:
             own = few == 1
             first = (
@@ -176,6 +173,19 @@ class Product:
             multiply = int8_products(self.vectors, form, rows, groups, own_kind)
         keep = (x, bias, y, packed, kept, turns)
         return [bind(first, a, few, keep=keep), bind(multiply, a, shares, keep=keep)]
+
+    def _as_floats(
+        self, arguments: Array, x: Array, kind: str, shares: int
+    ) -> tuple[Command, int, Array]:
+        """Give what comes first, its shares, and activations as float32, zero past K."""
+        m, k = x.shape
+        # A copy is written anew at each run, and each core would have to fetch it anew.
+        if kind == "float32" and k == self.packed.depth:
+            first, shares, kept = begun, 1, x
+        else:
+            first, kept = widened(self.vectors, kind), room(m, self.packed.depth)
+        fill(arguments, SLOTS, x=kept.ctypes.data, x_pitch=kept.strides[0])
+        return first, shares, kept
 
     def _gathered(self, x: Array) -> tuple[Array, Run]:
         places = np.ascontiguousarray(self.packed.places, np.int64)
