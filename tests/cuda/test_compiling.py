@@ -46,6 +46,10 @@ KERNELS = {
         v = Cast<to = 9>(b) }""",
     "broadcast": """g (float[4,5,6] x, float[5,1] z, float[4,1,6] u, float s) => (float[4,5,6] y) {
         a = Add(x, z) b = Mul(a, u) y = Sub(b, s) }""",
+    "codes": """g (float[4,5,6] x, float[5] s, uint8[5] z, float16[6] h) => (float16[4,5,6] y) {
+        a = QuantizeLinear(x, s, z) b = DequantizeLinear(a, s, z) c = Cast<to = 10>(b)
+        d = QuantizeLinear<axis = 2, output_dtype = 5>(c, h)
+        y = DequantizeLinear<axis = 2>(d, h) }""",
 }  # fmt: skip
 #: Kernels with a text of their own, for one element type each.
 WRITTEN = {

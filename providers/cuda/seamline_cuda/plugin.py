@@ -44,6 +44,9 @@ _OPTIONS = (
         minimum=0,
     ),
     Option("tf32", bool, False, "round factors of float32 products to 10 bits"),
+    Option(
+        "measure_products", bool, True, "take the quickest algorithm for each product"
+    ),
 )
 
 

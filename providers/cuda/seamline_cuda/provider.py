@@ -47,7 +47,8 @@ class CudaProvider(KernelProvider):
         host waits for the device at most, 0 for as long as it takes; ``tf32``, whether
         factors of float32 products may be rounded to 10 bits of mantissa;
         ``answer_deadline``, seconds that a recording waits for the host; ``edge_limit``,
-        bytes of the largest value whose copy a recording takes in, 0 for none.
+        bytes of the largest value whose copy a recording takes in, 0 for none;
+        ``measure_products``, whether the library's algorithms are measured.
 
     Raises
     ------
@@ -69,7 +70,9 @@ class CudaProvider(KernelProvider):
                 pool_nbytes=int(chosen.get("pool_bytes", 0)),
             )
             self._loader = Loader(self.gpu)
-            self._products = Products(self._memory)
+            self._products = Products(
+                self._memory, bool(chosen.get("measure_products", False))
+            )
             self._unmade = blaslt.missing()
             self._apart: dict[str, str] = {}
             self._patience = float(chosen.get("answer_deadline", 10.0))
