@@ -11,7 +11,7 @@ from tests.cuda.plain import groups_of
 
 pytest.importorskip("numba_cuda", reason="the extra 'cuda' is not installed")
 
-from seamline_cuda import compiler, mailbox, scattering
+from seamline_cuda import compiler, edge_kernel, mailbox, scattering
 from seamline_cuda.compiler import compiled, counts, ptx_of
 from seamline_cuda.device_kernel import DeviceKernel
 from seamline_cuda.driver import LinkError, linked
@@ -46,9 +46,14 @@ KERNELS = {
         v = Cast<to = 9>(b) }""",
     "broadcast": """g (float[4,5,6] x, float[5,1] z, float[4,1,6] u, float s) => (float[4,5,6] y) {
         a = Add(x, z) b = Mul(a, u) y = Sub(b, s) }""",
+    "codes": """g (float[4,5,6] x, float[5] s, uint8[5] z, float16[6] h) => (float16[4,5,6] y) {
+        a = QuantizeLinear(x, s, z) b = DequantizeLinear(a, s, z) c = Cast<to = 10>(b)
+        d = QuantizeLinear<axis = 2, output_dtype = 5>(c, h)
+        y = DequantizeLinear<axis = 2>(d, h) }""",
 }  # fmt: skip
 #: Kernels with a text of their own, for one element type each.
 WRITTEN = {
+    "edge": edge_kernel.EDGE,
     "mailbox": mailbox.MAILBOX,
     "tensor_scatter": DeviceKernel(
         "tensor_scatter",

@@ -8,10 +8,13 @@ import ml_dtypes
 import numpy as np
 import onnx
 import pytest
-from tests.cuda.emulation import check, drawn, peer
+from tests.cuda.emulation import check, drawn, opened, peer
+from tests.cuda.plain import nodes_of
 from tests.cuda.worked import node_worked
 
+from seamline.errors import KernelError
 from seamline.provider import Refusal
+from seamline_cuda.table import TABLE
 
 spread = np.random.default_rng(8)
 #: Sizes and an axis; the last two are shared by blocks.
@@ -81,14 +84,36 @@ def test_an_exclusive_sum_is_no_difference():
     assert made(x, 0, exclusive=1, reverse=1).tolist() == [np.inf, 5, 3, 0]
 
 
-@pytest.mark.parametrize(("axis", "why"), [(2, "2 axes"), (None, "constants would be")])
-def test_an_axis_that_is_not_known_or_not_there_is_refused(axis, why):
+def test_an_axis_that_is_not_there_is_refused():
     node = onnx.helper.make_node("CumSum", ["x", "a"], ["y"])
     x = np.ones((2, 2), np.float32)
-    known = () if axis is None else (1,)
-    found = node_worked(node, [x, np.array(axis or 0)], [x], constant=known)
+    found = node_worked(node, [x, np.array(2)], [x], constant=(1,))
     assert isinstance(found, Refusal)
-    assert why in str(found)
+    assert "2 axes" in str(found)
+
+
+@pytest.mark.parametrize("kind", ["int64", "int32[1]"])
+def test_an_axis_that_comes_with_a_run_is_read_anew_by_each(kind):
+    """A tensor of one element is taken as a scalar, as onnxruntime does."""
+    text = f"""g (float[2,40] x, {kind} a) => (float[2,40] y)
+        {{ t = Neg(x)  y = CumSum(t, a) }}"""
+    x = np.random.default_rng(4).standard_normal((2, 40)).astype(np.float32)
+    dtype, sizes = np.dtype(kind.partition("[")[0]), (1,) if "[" in kind else ()
+    with opened(text) as pipeline:
+        for axis in (1, 0, -1):
+            (found,) = pipeline.run({"x": x, "a": np.full(sizes, axis, dtype)})
+            want = -np.cumsum(x, axis, np.float64)
+            np.testing.assert_allclose(found, want, 1e-5, 2e-3)
+        with pytest.raises(KernelError, match="its input has 2 axes"):
+            pipeline.run({"x": x, "a": np.full(sizes, 2, dtype)})
+
+
+def test_the_scratch_of_an_axis_that_comes_with_a_run_is_that_of_whichever_takes_most():
+    text = "g (float[1,8300] x, int64 a) => (float[1,8300] y) { y = CumSum(x, a) }"
+    known = text.replace(", int64 a", "").replace("{ y", "<int64 a = {1}> { y")
+    (fed,), (held,) = (nodes_of(given)[0] for given in (text, known))
+    asked = [TABLE.find(node).workspace(node) for node in (fed, held)]
+    assert asked[0] == asked[1] > 0
 
 
 @pytest.mark.parametrize("oracle", [None, peer])

@@ -205,10 +205,7 @@ def test_axes_that_come_with_a_run_are_read_anew_by_each():
     text = """g (float[1,8300] x, int64[n] a) => (float[p,q] y)
         { t = Neg(x)  y = ReduceSum(t, a) }"""
     x = spread.standard_normal((1, 8300)).astype(np.float32)
-    runs = [
-        {"x": x, "a": np.array(axes, np.int64)}
-        for axes in ([1], [1], [0], [], [0, 1], [-1])
-    ]
+    runs = [{"x": x, "a": np.array(axes, np.int64)} for axes in ([1], [], [-1])]
     total = lambda x, axes: -x.sum(axis=tuple(axes) or None, keepdims=True)  # noqa: E731
     ran(text, runs, lambda feeds: total(feeds["x"], feeds["a"]))
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import sys
+import threading
 
 import ml_dtypes
 import numpy as np
@@ -224,3 +226,39 @@ def test_the_workspace_is_taken_at_the_first_product_and_counted(bench):
     assert bench.rig.memory.gauges().content >= before + held
     assert launch.workspace_nbytes <= held
     assert launch.kernel == "product of 1x1x4 in float32"
+
+
+def test_threads_that_share_a_workspace_submit_whole_products_in_turn(bench):
+    """Deep and narrow ones are summed in parts, which lie in the workspace."""
+    wrong, counts, meet = [], [], threading.Barrier(2, timeout=20)
+
+    def work(seed):
+        a, b = (np.full(shape, seed + 1, np.float32) for shape in ((9, 4096), (4096, 17)))  # fmt: skip
+        out = bench.put(np.zeros((9, 17), np.float32))
+        launch = bench.bind(
+            ProductWork(
+                Matrix(bench.put(a), 4096), Matrix(bench.put(b), 17), Matrix(out, 17),
+                9, 17, 4096,
+            )
+        )  # fmt: skip
+        for step in range(400 if bench.rig.is_real else 4):
+            meet.wait()
+            with bench.rig.gpu.here():
+                launch()
+            got = bench.got(out, (9, 17), np.float32)
+            if (got != 4096 * (seed + 1) ** 2).any():
+                wrong.append((seed, step, got[0, 0]))
+        counts.append(seed)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(2)]
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+    finally:
+        sys.setswitchinterval(usual)
+    assert sorted(counts) == [0, 1]
+    assert not wrong

@@ -83,8 +83,8 @@ def _hard_sigmoid(node: NodeView) -> str:
 
 
 def _hard_swish(node: NodeView) -> str:
-    # A sixth as a float32, as the standard's function body has it.
-    sixth = product(node, number(node, 0.16666667163372040), "{0}")
+    # The text says a sixth; the function body in the file rounds it to float32.
+    sixth = product(node, number(node, 1 / 6), "{0}")
     return product(node, "{0}", _within_one(node, f"{sixth} + {number(node, 0.5)}"))
 
 

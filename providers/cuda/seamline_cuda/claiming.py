@@ -1,4 +1,4 @@
-"""What claims of row operators ask of sizes, and where inputs are known on the host."""
+"""What claims of row operators ask of types and sizes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from seamline.tensors import TensorType
 from seamline_cuda.elements import ELEMENTS
 from seamline_cuda.limits import rank_of, unfit
 
-__all__ = ["elements_fit", "rows_fit", "sizes_of", "unknown_on_host"]
+__all__ = ["elements_fit", "rows_fit", "sizes_of"]
 
 
 def sizes_of(node: NodeView, index: int) -> tuple[int, ...] | None:
@@ -32,10 +32,3 @@ def rows_fit(node: NodeView) -> str | None:
     if reason is None and rank_of(node) is None:
         return "its input's rank is not known; a declared one would be accepted"
     return reason
-
-
-def unknown_on_host(node: NodeView, index: int, what: str) -> str | None:
-    """Refuse an input whose value goes into a kernel's text or arguments, unless constant."""
-    if not node.has_input(index) or node.constant(index) is not None:
-        return None
-    return f"its {what} is computed by the model; constants would be accepted"

@@ -19,11 +19,12 @@ import attrs
 
 from seamline.kernel import Call
 from seamline.kernel_table import KernelTable
-from seamline.provider import NodeView
+from seamline.provider import Array, NodeView
 from seamline_cuda.accumulating import Wide, wide_of
-from seamline_cuda.claiming import rows_fit, sizes_of, unknown_on_host
+from seamline_cuda.claiming import elements_fit, sizes_of
 from seamline_cuda.device_kernel import DeviceKernel
 from seamline_cuda.folds import Folds, axes_within, taken_apart
+from seamline_cuda.limits import rank_of
 from seamline_cuda.row_programs import Fold, RowProgram, State
 from seamline_cuda.row_teams import Team, places, team_for
 from seamline_cuda.row_works import parts_work, workspace_of
@@ -194,37 +195,34 @@ class Prefixes:
 # --- nodes --------------------------------------------------------------------------
 
 
-def _folds(node: NodeView) -> Folds | None:
-    sizes, axis = sizes_of(node, 0), node.constant(1)
-    if sizes is None or axis is None or axis.size != 1:
-        return None
-    axes = axes_within((int(axis.reshape(-1)[0]),), len(sizes))
-    return None if axes is None else Folds.of(sizes, axes)
+def _axes(axis: Array, rank: int) -> tuple[int, ...] | None:
+    """Give the axis as the only one; None where there are several, or it lies outside."""
+    return axes_within((int(axis.reshape(-1)[0]),), rank) if axis.size == 1 else None
 
 
 def _unfit(node: NodeView) -> str | None:
-    if reason := rows_fit(node) or unknown_on_host(node, 1, "axis"):
+    reason, axis, rank = elements_fit(node), node.constant(1), rank_of(node)
+    if reason or axis is None or rank is None or _axes(axis, rank) is not None:
         return reason
-    x, axis = node.tensor(0), node.constant(1)
-    rank = len(x.shape or ()) if x is not None else 0
-    if (
-        axis is None
-        or axis.size != 1
-        or axes_within((int(axis.reshape(-1)[0]),), rank) is None
-    ):
-        return f"its axis is {axis}, and its input has {rank} axes"
-    return None
+    return f"its axis is {axis}, and its input has {rank} axes"
 
 
 def _workspace(node: NodeView) -> int:
-    folds = _folds(node)
-    return workspace_of(folds, 1) if folds is not None else 0
+    sizes, axis = sizes_of(node, 0), node.constant(1)
+    if sizes is None:
+        return 0
+    rank = len(sizes)
+    # Of an axis that the model computes, whichever takes most.
+    found = [(at,) for at in range(rank)] if axis is None else [_axes(axis, rank) or ()]
+    return max((workspace_of(Folds.of(sizes, axes), 1) for axes in found), default=0)
 
 
 def _cumulated(call: Call) -> Sequence[Work]:
-    node, folds = call.view, _folds(call.view)
-    x, y = call.inputs[0], call.outputs[0]
-    assert folds is not None
+    node, x, axis, y = call.view, call.inputs[0], call.inputs[1], call.outputs[0]
+    axes = _axes(axis, len(x.shape))
+    if axes is None:
+        raise ValueError(f"its axis is {axis}, and its input has {len(x.shape)} axes")
+    folds = Folds.of(x.shape, axes)
     if not folds.rows or not folds.length:
         return []
     shared = team_for(folds.rows, folds.length, folds.side_by_side)

@@ -22,10 +22,11 @@ from seamline.tensors import TensorType
 from seamline_cuda.broadcasting import Layout
 from seamline_cuda.device_kernel import DeviceKernel
 from seamline_cuda.elements import ELEMENTS
+from seamline_cuda.formulas import formula_of
 from seamline_cuda.kernel_text import KernelText
 from seamline_cuda.packing import packed
 
-__all__ = ["Generated", "Group", "generated", "kind_of"]
+__all__ = ["Generated", "Group", "generated", "kind_of", "spread_sizes"]
 
 _AT_ONCE = 4  # elements that a thread has under way
 _SHORT = (
@@ -90,6 +91,17 @@ def kind_of(node: NodeView, name: str) -> TensorType:
     raise KeyError(name)
 
 
+def spread_sizes(node: NodeView, name: str) -> tuple[int, ...]:
+    """Give an operand's sizes as they broadcast to the result's by ONNX's rules."""
+    sizes, formula, made = kind_of(node, name).sizes, formula_of(node), node.outputs[0]
+    if formula is None or formula.along is None or not isinstance(made, TensorType):
+        return sizes
+    rank = len(made.sizes)
+    if len(sizes) != 1 or rank < 2:
+        return sizes
+    return (*sizes, *[1] * (rank - 1 - formula.along(node)))
+
+
 def generated(
     group: Group, at_once: int | None = None, places: Sequence[int] = ()
 ) -> Generated:
@@ -106,7 +118,7 @@ def generated(
     shape = kind_of(group.nodes[-1], group.nodes[-1].node.outputs[0]).sizes
     kinds = _kinds(group)
     elements = {name: ELEMENTS[kind.dtype] for name, kind in kinds.items()}
-    layout = Layout.of(shape, [kinds[name].sizes for name in group.loads])
+    layout = Layout.of(shape, _operands(group))
     loads = [elements[name] for name in group.loads]
     stores = [elements[name] for name in group.stores]
     words = packed(layout, loads, stores, places) if places else None
@@ -142,6 +154,16 @@ def _under_way(group: Group, text: KernelText) -> int:
         return 2
     short = all(text.elements[n].stored in ("uint8", "uint16") for n in group.loads)
     return 2 * _AT_ONCE if short and not text.rank else _AT_ONCE
+
+
+def _operands(group: Group) -> list[tuple[int, ...]]:
+    """Give the sizes of each load, as the node has them that reads it."""
+    found: dict[str, tuple[int, ...]] = {}
+    for node in group.nodes:
+        for name in (*node.node.inputs, *node.node.outputs):
+            if name:
+                found.setdefault(name, spread_sizes(node, name))
+    return [found[name] for name in group.loads]
 
 
 def _kinds(group: Group) -> dict[str, TensorType]:

@@ -70,6 +70,8 @@ class Formula:
         How many of the inputs are read; the rest say something by their type.
     when
         Gives a reason to refuse a node, or None.
+    along
+        Gives the axis that operands of one dimension lie along, other than the last.
     """
 
     since: tuple[int, int]
@@ -80,6 +82,7 @@ class Formula:
     alike: tuple[int, ...] = (0,)
     reads: int | None = None
     when: Callable[[NodeView], str | None] = _nothing
+    along: Callable[[NodeView], int] | None = None
 
     @classmethod
     def of(
@@ -92,12 +95,13 @@ class Formula:
         checked: int = 0,
         reads: int | None = None,
         when: Callable[[NodeView], str | None] = _nothing,
+        along: Callable[[NodeView], int] | None = None,
     ) -> Formula:
         """Make the formula of all since-versions from one on; a text is its expression."""
         made = plain(write) if isinstance(write, str) else write
         return cls(
             (since, NEWEST), dtypes, made, frozenset(attributes), checked, alike,
-            reads, when,
+            reads, when, along,
         )  # fmt: skip
 
     def operands(self, node: NodeView) -> list[str]:

@@ -29,6 +29,7 @@ from seamline_cuda.formula import (
 )
 from seamline_cuda.integer_formulas import INTEGER_FORMULAS
 from seamline_cuda.powers import POWER
+from seamline_cuda.quantizing_formulas import QUANTIZING
 
 __all__ = ["FORMULAS", "Formula", "formula_of"]
 
@@ -172,7 +173,12 @@ _BASIC: dict[str, Formula] = {
 #: By operator, ``domain::Op`` outside ONNX's own; of several the first that has the version.
 FORMULAS: dict[str, Sequence[Formula]] = {
     name: (formula,)
-    for name, formula in {**_BASIC, **ACTIVATIONS, **INTEGER_FORMULAS}.items()
+    for name, formula in {
+        **_BASIC,
+        **ACTIVATIONS,
+        **INTEGER_FORMULAS,
+        **QUANTIZING,
+    }.items()
 }
 FORMULAS["Clip"] = (
     *FORMULAS["Clip"],

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from seamline.provider import NodeView
 from seamline.tensors import TensorType
-from seamline_cuda.elementwise import Generated, Group, kind_of
+from seamline_cuda.elementwise import Generated, Group, kind_of, spread_sizes
 from seamline_cuda.formulas import formula_of
 
 __all__ = ["grouped", "single", "trampled"]
@@ -105,9 +105,13 @@ def _joins(
 
 
 def _is_repeated(run: Sequence[NodeView], node: NodeView, name: str) -> bool:
-    """Tell whether a value made in the run would be read at another position."""
+    """Tell whether a value of the run would be read at another position than there."""
     made = {other.node.outputs[0] for other in run}
-    return name in made and kind_of(node, name).sizes != _sizes(node)
+    if name in made:
+        return kind_of(node, name).sizes != _sizes(node)
+    mine = spread_sizes(node, name)
+    others = [other for other in run if name in _read(other)]
+    return any(spread_sizes(other, name) != mine for other in others)
 
 
 def _sizes(node: NodeView) -> tuple[int, ...]:

@@ -12,6 +12,7 @@ import onnx_ir as ir
 from seamline.fitting import all_of
 from seamline.kernels import Call, Run
 from seamline.provider import Array, NodeView
+from seamline.scale_fitting import unfit_scales
 from seamline.tensors import dtype_name, numpy_dtype
 from seamline_cpu.kernels.conversions import to_float8
 from seamline_cpu.kernels.granules import granules, in_rows
@@ -23,7 +24,6 @@ from seamline_cpu.kernels.pointwise import (
     share_count,
 )
 from seamline_cpu.kernels.quantize_commands import bind_dynamic
-from seamline_cpu.kernels.quantized_fitting import unfit_scales
 from seamline_cpu.kernels.recorded import OF_BYTES, OF_FLOAT32, in_python
 from seamline_cpu.kernels.rows import threads_of
 from seamline_cpu.table import TABLE

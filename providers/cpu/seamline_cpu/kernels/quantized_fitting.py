@@ -1,44 +1,12 @@
-"""Whether scales, zero points and packed weights fit the tensors that they are for."""
+"""Whether packed weights and tables fit their scales and zero points."""
 
 from __future__ import annotations
 
 from seamline.fitting import dims, unlike
 from seamline.provider import NodeView
-from seamline.tensors import Dim
+from seamline.scale_fitting import blocks_of
 
-__all__ = ["unfit_blocks", "unfit_scales", "unfit_table"]
-
-
-def unfit_scales(view: NodeView) -> str | None:
-    """Refuse scales that are neither one, nor one a place of the axis, nor one a block."""
-    x, scale = dims(view, 0), dims(view, 1)
-    block = view.attributes.get("block_size", 0)
-    if block < 0:
-        return f"its block_size is {block}"
-    if x is None or scale is None:
-        return None
-    single = scale in ((), (1,))
-    if view.has_input(2) and (
-        reason := unlike(view, 2, "zero point", *(((), (1,)) if single else (scale,)))
-    ):
-        return reason
-    if single and not block:
-        return None
-    axis = view.attributes.get("axis", 1)
-    axis = 0 if len(x) == 1 and axis == 1 else axis  # the default lies outside a vector
-    if not -len(x) <= axis < len(x):
-        return f"axis {axis} is outside of an input of {len(x)} axes"
-    if not block and len(scale) > 1:
-        return f"its scale is {list(scale)}, which needs a block_size"
-    if not block:
-        reason = unlike(view, 1, "scale", (x[axis],), *(((), (1,)) if single else ()))
-        return f"{reason} along axis {axis}" if reason else None
-    blocks = [_over(n, block) if i == axis % len(x) else n for i, n in enumerate(x)]
-    return unlike(view, 1, "scale", tuple(blocks))
-
-
-def _over(size: Dim, block: int) -> Dim:
-    return -(-size // block) if isinstance(size, int) else None
+__all__ = ["unfit_blocks", "unfit_table"]
 
 
 def unfit_blocks(view: NodeView) -> str | None:
@@ -83,12 +51,12 @@ def unfit_table(view: NodeView) -> str | None:
     each = 8 // view.attributes.get("bits", 4) if kind.dtype == "uint8" else 1
     size = sizes[axis]
     if block:
-        sizes[axis] = _over(size * each, block) if isinstance(size, int) else None
+        sizes[axis] = blocks_of(size * each, block) if isinstance(size, int) else None
     else:
         sizes[axis] = 1
     points = list(sizes)
     count = sizes[axis]
-    points[axis] = _over(count, each) if isinstance(count, int) else None
+    points[axis] = blocks_of(count, each) if isinstance(count, int) else None
     scales = dims(view, 2)
     if floats and scales is not None and len(scales) == len(sizes):
         # Of floats, a scale may serve a whole axis but the one in blocks.
