@@ -16,6 +16,7 @@ from seamline_cuda.columns import folding_kernel, gathering_kernel
 from seamline_cuda.compiler import compiled, ptx_of
 from seamline_cuda.direct_convolution import direct_kernel, integer_kernel
 from seamline_cuda.integer_texts import product_kernel
+from seamline_cuda.local_response import response_kernel
 from seamline_cuda.quantized_products import codes_kernel
 from seamline_cuda.vector_texts import adding_kernel, columns_kernel, rows_kernel
 
@@ -52,6 +53,7 @@ KERNELS = {
     "linear_codes": codes_kernel("uint8", has_bias=True),
     "quantized_range": RANGE.kernel,
     "dynamic_codes": CODES.kernel,
+    "local_response": response_kernel("float16"),
 }
 LISTED = tomllib.loads(Path(__file__).with_name("registers_products.toml").read_text())
 

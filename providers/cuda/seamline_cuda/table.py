@@ -27,6 +27,7 @@ from seamline_cuda import (
     gathering,
     group_query,
     integer_products,
+    local_response,
     masking,
     matmul,
     matvec,
@@ -122,6 +123,7 @@ for _family in (
     gathering,
     group_query,
     integer_products,
+    local_response,
     masking,
     matvec,  # where it takes a product, matmul is not asked
     matmul,
