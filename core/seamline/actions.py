@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import attrs
 import numpy as np
@@ -80,7 +81,12 @@ def _transfer(program: Program, step: Transfer) -> Action:
         program.view(step.value, step.target),
     )
     memories = program.engine.memories
-    if step.source == HOST:
+    inward = step.source == HOST
+    device = step.target if inward else step.source
+    staged = program.staged.get((step.value, device, inward))
+    if staged is not None and staged.edge.step == step.id:
+        return partial(staged.write, source) if inward else partial(staged.read, target)
+    if inward:
         return lambda: memories[step.target].write(target, source)
     if step.target == HOST:
         return lambda: memories[step.source].read(source, target)

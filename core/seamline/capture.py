@@ -14,14 +14,16 @@ recorded at all goes on running. Each is an event that ``explain`` shows with it
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from seamline.capture_check import verified
 from seamline.errors import CaptureMismatchError, RecordingError, SeamlineError
+from seamline.forms import ChainSpec
 from seamline.planned import Segment
 from seamline.provider import Executable, Provider, Recording, cuts_capture
+from seamline.staging import Edges, Staged
 
 if TYPE_CHECKING:
     from seamline.program import Program
@@ -49,9 +51,12 @@ class Captured:
         Why it is eager.
     events
         What happened, in order.
+    edges
+        Copies that the recording takes in.
     """
 
     program: Program
+    edges: Edges = attrs.field(init=False)
     state: str = attrs.field(default="waiting", init=False)
     why: str = attrs.field(default="", init=False)
     events: list[str] = attrs.field(factory=list, init=False)
@@ -62,7 +67,13 @@ class Captured:
 
     def __attrs_post_init__(self) -> None:
         self._now = self._warm_up
+        self.edges = self.program.edges.get(self.unit) or Edges(self.program)
         self._unverified = self.program.engine.capture.verify
+
+    @property
+    def unit(self) -> str:
+        """Give the id of what is recorded."""
+        raise NotImplementedError
 
     def eagerly(self) -> object:
         """Run without a recording; give what a run wrongly gave."""
@@ -72,7 +83,7 @@ class Captured:
         """Record."""
         raise NotImplementedError
 
-    def verify(self, recording: Recording) -> str:
+    def verify(self, replay: Callable[[], object]) -> str:
         """Do a run's work both ways; say what was not compared."""
         raise NotImplementedError
 
@@ -98,6 +109,7 @@ class Captured:
 
     def close(self) -> None:
         """Give the recording back."""
+        self.edges.forget()
         recording, self.recording = self.recording, None
         if recording is not None:
             recording.close()
@@ -112,6 +124,7 @@ class Captured:
         try:
             made = self.make()
             _check(made)
+            self.edges.check(made)
         except RecordingError as error:
             self._stay_eager(self.blamed(error))
         except SeamlineError:
@@ -119,10 +132,7 @@ class Captured:
         except Exception as error:
             self._stay_eager(f"record() raised {type(error).__name__}: {error}")
         else:
-            self.recording, self.state = made, "recorded"
-            self._made += 1
-            self.events.append("recorded" if self._made == 1 else "recorded again")
-            self._now = self._verified if self._unverified else made.replay
+            self._hold(made)
         try:
             self._now()
         except CaptureMismatchError:
@@ -131,20 +141,53 @@ class Captured:
             self._stay_eager(f"a fresh recording was refused: {error.why}")
             self._now()
 
+    def _hold(self, made: Recording) -> None:
+        """Replay what was recorded from now on."""
+        self.recording, self.state = made, "recorded"
+        self._now = self._verified if self._unverified else self._replaying(made)
+        try:
+            self.edges.attach(made)
+        except BaseException:
+            self.close()
+            self._now = self._record
+            raise
+        self._made += 1
+        self.events.append("recorded" if self._made == 1 else "recorded again")
+
+    def _replaying(self, made: Recording) -> Callable[[], object]:
+        return self._replay if self.edges else made.replay
+
+    def _replay(self) -> None:
+        assert self.recording is not None
+        self.edges.direct = False
+        self.recording.replay()
+
     def _verified(self) -> None:
         """Run and replay side by side, for as many runs as were asked for."""
-        assert self.recording is not None
-        left = self.verify(self.recording)
+        made = self.recording
+        assert made is not None
+        self.edges.apart()
+        left = self.verify(self.edges.compared(made.replay))
         self.events.append(f"verified: {left}" if left else "verified")
         self._unverified -= 1
         if not self._unverified:
-            self._now = self.recording.replay
+            self._now = self._replaying(made)
+
+    def bar(self, staged: Staged, why: str) -> None:
+        """Record without a copy from now on, which goes by the device's memory again."""
+        if staged in self.edges.inward:
+            self._part()
+            self.edges.inward.remove(staged)
+            said = f"the copy of {staged.edge.value!r} is in no recording: {why}"
+            self.events.append(said)
+            if self.state == "recorded":
+                self._now = self._record
 
     # -- what can go wrong ---------------------------------------------------------------
 
     def _lost(self, error: RecordingError) -> None:
         """Record again: nothing was run, and the recording does not hold any more."""
-        self.close()
+        self._part()
         self.events.append(f"no longer held: {error.why}")
         if self._made < _LOST:
             try:
@@ -156,8 +199,15 @@ class Captured:
         self._stay_eager(f"{_LOST} recordings ceased to hold, the last: {error.why}")
         self._now()
 
+    def _part(self) -> None:
+        """Give the recording back, and have on the device what it would have taken."""
+        try:
+            self.edges.detach()
+        finally:
+            self.close()
+
     def _stay_eager(self, why: str) -> None:
-        self.close()
+        self._part()
         self.state, self.why = "eager", why
         self.events.append(f"not recorded: {why}")
         self._now = self.eagerly
@@ -174,13 +224,36 @@ class CapturedSegment(Captured):
         """Run the segment."""
         return self.executable.run()
 
+    @property
+    def unit(self) -> str:
+        """Give the segment's id."""
+        return self.step.id
+
     def make(self) -> Recording:
-        """Record the segment."""
+        """Record the segment, and the copies around it where that can be."""
+        if self.edges:
+            try:
+                return self._with_edges()
+            except RecordingError as error:
+                if error.node:
+                    raise
+                self.edges.clear()
+                said = f"copies are in no recording: {error.why}"
+                self.events.append(said)
         return self.executable.record()
 
-    def verify(self, recording: Recording) -> str:
+    def _with_edges(self) -> Recording:
+        provider: Any = self.program.engine.providers[self.step.provider]
+        inward, outward = self.edges.views()
+        parts = (self.executable,)
+        made: Recording = provider.record_chain(
+            ChainSpec(self.step.id, parts, inward, outward)
+        )
+        return made
+
+    def verify(self, replay: Callable[[], object]) -> str:
         """Compare a replay of the segment with a run."""
-        return verified(self.program, self.step, self.executable, recording)
+        return verified(self.program, self.step, self.executable, replay)
 
     def blamed(self, error: RecordingError) -> str:
         """Have the next plan cut the node out."""

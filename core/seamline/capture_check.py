@@ -21,7 +21,7 @@ from seamline.capture_bisect import first_difference
 from seamline.errors import CaptureMismatchError, KernelError
 from seamline.folding import RANDOM
 from seamline.planned import Segment
-from seamline.provider import Array, Device, Executable, Recording
+from seamline.provider import Array, Device, Executable
 from seamline.tensors import FLOATS, TensorType, numpy_dtype
 
 if TYPE_CHECKING:
@@ -34,7 +34,10 @@ Place: TypeAlias = tuple[str, Device]  #: a value, and where it lies
 
 
 def verified(
-    program: Program, step: Segment, executable: Executable, recording: Recording
+    program: Program,
+    step: Segment,
+    executable: Executable,
+    replay: Callable[[], object],
 ) -> str:
     """
     Do a run's work by a run and by a replay, and hold them to be equal.
@@ -55,7 +58,7 @@ def verified(
     if said:
         executable.run()
         return f"left out, for {said}"
-    return _OfSegment(program, step, executable, recording).verified()
+    return _OfSegment(program, step, executable, replay).verified()
 
 
 class Both:
@@ -184,7 +187,7 @@ class _OfSegment(Both):
         program: Program,
         step: Segment,
         executable: Executable,
-        recording: Recording,
+        replay: Callable[[], object],
     ) -> None:
         self.step = step
         nodes = {node.name: node for node in program.plan.region.nodes}
@@ -197,7 +200,7 @@ class _OfSegment(Both):
 
         super().__init__(
             program, places(step.inputs), places(made), places(step.outputs),
-            executable.run, recording.replay,
+            executable.run, replay,
         )  # fmt: skip
 
     def mismatch(

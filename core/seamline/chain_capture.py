@@ -44,6 +44,11 @@ class CapturedChain(Captured):
     chain: Chain
     actions: tuple[tuple[Step, Action], ...]
 
+    @property
+    def unit(self) -> str:
+        """Give the chain's id."""
+        return self.chain.id
+
     def eagerly(self) -> object:
         """Take the steps one by one."""
         taken(self.actions)
@@ -61,12 +66,12 @@ class CapturedChain(Captured):
             elif step.id not in inside:
                 parts.append(program.executables[step.id])
         provider = cast("RecordsChains", program.engine.providers[chain.provider])
-        return provider.record_chain(ChainSpec(chain.id, tuple(parts)))
+        inward, outward = self.edges.views()
+        return provider.record_chain(ChainSpec(chain.id, tuple(parts), inward, outward))
 
-    def verify(self, recording: Recording) -> str:
+    def verify(self, replay: Callable[[], object]) -> str:
         """Compare a replay of the chain with its steps."""
-        run, replay = self._plainly, recording.replay
-        return chain_verified(self.program, self.chain, run, replay)
+        return chain_verified(self.program, self.chain, self._plainly, replay)
 
     def _plainly(self) -> None:
         """Take the steps with nothing recorded, so that they are what was built."""

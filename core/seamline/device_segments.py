@@ -103,12 +103,14 @@ class Held(Generic[V]):
         The binding that it was recorded over.
     changed
         Names a host input that has another value now, or gives an empty text.
+    buffers
+        Where its values lie, each by one of them.
     """
 
     segment: DeviceSegment[V]
     binding: int
     changed: Callable[[], str]
-    _buffers: Mapping[str, Any]
+    buffers: Mapping[str, Any]
 
     @classmethod
     def of(
@@ -133,7 +135,7 @@ class Held(Generic[V]):
             self.refuse("its segment was bound to other places or closed, or its launches made anew since; record it again")  # fmt: skip
         if name := self.changed():
             self.refuse(f"host input {name!r} is baked into it and has another value now; record it again")  # fmt: skip
-        for name, buffer in self._buffers.items():
+        for name, buffer in self.buffers.items():
             if not buffer.is_open:
                 self.refuse(f"the buffer of {name!r} was closed since")
 

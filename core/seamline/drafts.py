@@ -16,6 +16,8 @@ from seamline.tensors import TensorType, type_of_array
 
 __all__ = ["Draft"]
 
+_NOBODY = "no provider claims"
+
 
 @attrs.define(eq=False)
 class Draft:
@@ -100,8 +102,9 @@ class Draft:
                 value.shape = ir.Shape(kind.shape)
 
     def make(
-        self, reason: str, *pairs: tuple[ir.Value, ir.Value], quiet: bool = False
-    ) -> bool:
+        self, reason: str, *pairs: tuple[ir.Value, ir.Value], quiet: bool = False,
+        optional: bool = False,
+    ) -> bool:  # fmt: skip
         """
         Put the new nodes in place of the old ones, or leave all as it was.
 
@@ -111,6 +114,8 @@ class Draft:
             Each value that is read outside of the old nodes, and what comes for it.
         quiet
             Keep no record where a value of the old nodes is asked for.
+        optional
+            Keep no record where no provider claims a new node.
 
         Returns
         -------
@@ -121,7 +126,7 @@ class Draft:
         why = self._why_not()
         if asked or why:
             self._throw_away()
-            if quiet and asked:
+            if (quiet and asked) or (optional and why.startswith(_NOBODY)):
                 return False
             return self.work.leave(self.rule, self.name, why or asked)
         graph = self.old[-1].graph
@@ -176,7 +181,7 @@ class Draft:
             self.work.forget(node.name or "")
             if owner is None:
                 what = f"{node.domain}::{node.op_type}".lstrip(":")
-                return f"no provider claims {what}: {self.work.refusals(node)}"
+                return f"{_NOBODY} {what}: {self.work.refusals(node)}"
             if owner > best:
                 better, worse = self.work.providers[best], self.work.providers[owner]
                 return (

@@ -20,6 +20,7 @@ from seamline.capture import Captured
 from seamline.explain_diff import diff
 from seamline.explain_seams import (
     described_chains,
+    described_edges,
     described_excursions,
     described_seams,
 )
@@ -177,6 +178,7 @@ def _plan(
         "seams": described_seams(plan, steps, gaps),
         "excursions": described_excursions(plan, program, steps, gaps),
         "chains": described_chains(plan, program),
+        "edges": described_edges(plan),
         "memory": _memory(plan),
         "all_joined": plan.joined,
         "bodies": _bodies(pipeline, program, timings),

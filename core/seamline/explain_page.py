@@ -112,6 +112,14 @@ _MACROS = """
 {% endfor %}
 </table></div>
 {% endif %}
+{% if plan.edges %}
+<h3>Copies inside recordings</h3>
+<div class="wide"><table><tr><th>id</th><th>value</th><th class="n">bytes</th><th>in the recording of</th></tr>
+{% for e in plan.edges %}
+<tr><td class="id">{{ e.id }}</td><td><code>{{ e.value }}</code></td><td class="n">{{ e.nbytes | bytes }}</td><td class="id">{{ e.unit }}</td></tr>
+{% endfor %}
+</table></div>
+{% endif %}
 {% if plan.transfers %}
 <h3>Transfers</h3>
 <div class="wide"><table><tr><th>id</th><th>value</th><th>from</th><th>to</th><th class="n">bytes</th><th class="n">us</th></tr>

@@ -9,7 +9,12 @@ from seamline.excursions import Excursion
 from seamline.planned import Plan, Seam, Transfer
 from seamline.program import Program
 
-__all__ = ["described_chains", "described_excursions", "described_seams"]
+__all__ = [
+    "described_chains",
+    "described_edges",
+    "described_excursions",
+    "described_seams",
+]
 
 Times = Mapping[str, float]
 
@@ -102,6 +107,22 @@ def described_chains(plan: Plan, program: Program | None) -> list[dict[str, Any]
             }
         )
     return found
+
+
+def described_edges(plan: Plan) -> list[dict[str, Any]]:
+    """Give every copy that is part of a recording; what became of it is the unit's."""
+    return [
+        {
+            "id": edge.id,
+            "value": edge.value,
+            "device": str(edge.device),
+            "inward": edge.inward,
+            "nbytes": edge.nbytes,
+            "unit": edge.unit,
+            "step": edge.step or None,
+        }
+        for edge in plan.edges
+    ]
 
 
 def _excursion_of(plan: Plan, seam: Seam) -> Excursion | None:

@@ -121,6 +121,7 @@ def _plan(plan: Mapping[str, Any], indent: str) -> Iterator[str]:
     yield from _segments(plan, indent)
     yield from _seams(plan, indent)
     yield from _excursions(plan, indent)
+    yield from _edges(plan, indent)
     for name, body in plan["bodies"].items():
         yield f"{indent}body {name}"
         yield from _plan(body, indent + "  ")
@@ -255,3 +256,17 @@ def _excursions(plan: Mapping[str, Any], indent: str) -> Iterator[str]:
         if capture is not None and capture["state"] != "waiting":
             said = f": {capture['why']}" if capture["why"] else ""
             yield f"{indent}  {chain['id']} {capture['state']}{said}"
+
+
+def _edges(plan: Mapping[str, Any], indent: str) -> Iterator[str]:
+    """Give copies that are part of recordings, by what is recorded."""
+    units: dict[tuple[str, bool], list[str]] = {}
+    for edge in plan["edges"]:
+        said = f"{edge['value']} ({bytes_text(edge['nbytes'])})"
+        units.setdefault((edge["unit"], edge["inward"]), []).append(said)
+    if units:
+        yield f"{indent}copies in recordings"
+    for (unit, inward), all_said in list(units.items())[:_SHOWN]:
+        values = ", ".join(all_said[:3]) + (", ..." if len(all_said) > 3 else "")
+        way = "to the device" if inward else "to the host"
+        yield f"{indent}  {values} {way}, in the recording of {unit}"

@@ -27,6 +27,7 @@ from seamline.provider import Array, Executable, Provider, Recording, View
 
 __all__ = [
     "ChainSpec",
+    "EdgedRecording",
     "FormPrice",
     "HostWork",
     "RecordsChains",
@@ -119,10 +120,15 @@ class ChainSpec:
     ----------
     parts
         In order; the first and the last are executables that the provider built.
+    inward, outward
+        Places of the device that the recording is to fill from the host's memory before
+        anything else, and to copy to it at its end; see :class:`EdgedRecording`.
     """
 
     name: str
     parts: tuple[Executable | HostWork, ...]
+    inward: tuple[View, ...] = ()
+    outward: tuple[View, ...] = ()
 
     @property
     def works(self) -> tuple[HostWork, ...]:
@@ -130,9 +136,53 @@ class ChainSpec:
         return tuple([part for part in self.parts if isinstance(part, HostWork)])
 
 
+class EdgedRecording(Protocol):
+    """
+    A recording that begins with copies from the host's memory and ends with copies to it.
+
+    Attributes
+    ----------
+    inward, outward
+        Arrays that stand for the places of the chain: what a replay takes from the host,
+        and what it leaves there. They stay where they are until it is closed.
+    """
+
+    inward: Sequence[Array]
+    outward: Sequence[Array]
+
+    def replay(self) -> None:
+        """Do again what was recorded; see :class:`~seamline.provider.Recording`."""
+        ...
+
+    def taken(self) -> None:
+        """
+        Return once the last replay has read ``inward``, which may then be written.
+
+        Raises
+        ------
+        RunError
+            It never will: work before it failed.
+        """
+        ...
+
+    def given(self) -> None:
+        """
+        Return once the last replay has filled ``outward``.
+
+        Raises
+        ------
+        RunError
+            It never will: its work, or some before it, failed.
+        """
+        ...
+
+
 class RecordsChains(Protocol):
     """
     What a provider has that records chains.
+
+    One whose recordings take copies in has ``edge_limit`` beside the methods: the bytes of
+    the largest value that it is worth for. Its chains may then be a single segment.
 
     A recording of a chain may have ``spent()``, a mapping from the name of each excursion
     to two medians in microseconds: from asking the host to going on, and the host's work in

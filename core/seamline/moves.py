@@ -45,6 +45,9 @@ def _write(program: Program, name: str, device: Device) -> Callable[[Array], obj
             program.objects[name] = value
 
         return keep
+    staged = program.staged.get((name, device, True))
+    if staged is not None:
+        return staged.write
     target = program.view(name, device)
     if device == HOST:
         return partial(np.copyto, target)
@@ -64,6 +67,7 @@ def take(program: Program, name: str, tensor: DeviceTensor) -> None:
         memory = taking(program.engine.memories[device])
         has_place = (name, device) in program.plan.slots
         if has_place and device == tensor.device and memory is not None:
+            program.bar(name, device, "it was fed where it lies on the device")
             memory.take(program.view(name, device), tensor)
             continue
         host = fetched(program, tensor) if host is None else host
@@ -102,6 +106,9 @@ def _fetch(program: Program, name: str) -> Callable[[], Any] | None:
     view = program.view(name, device)
     if device == HOST:
         return partial(_copy, view)
+    staged = program.staged.get((name, device, False))
+    if staged is not None:
+        return staged.fetched
     kind = program.plan.tensor(name)
     memory = program.engine.memories[device]
 

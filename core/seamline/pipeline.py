@@ -45,6 +45,11 @@ class Pipeline(OpenedModel):
     _stack: ExitStack
     _lock: threading.RLock = attrs.field(factory=threading.RLock)
     _closed: bool = False
+    _asked: tuple[str, ...] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        kept = self.states.outputs
+        self._asked = tuple([n for n in self.graph.outputs if n not in kept])
 
     @classmethod
     def open(
@@ -181,31 +186,29 @@ class Pipeline(OpenedModel):
             ``verify_capture`` found a replay that differs; names the first node, which
             is not recorded any more.
         """
-        kept = self.states.outputs
-        asked = [n for n in self.graph.outputs if n not in kept]
-        names = list(asked if fetches is None else fetches)
+        names = self._asked if fetches is None else tuple(fetches)
         start = time.perf_counter_ns()
         error: SeamlineError | None = None
         with self._lock, np.errstate(all="ignore"):
             if self._closed:
                 raise RunError(f"the pipeline of {self.graph.name!r} is closed")
             try:
-                self.states.refuse_fed(feeds)
+                states = self.states
+                states.refuse_fed(feeds)
                 results = self._routes.run(feeds, profile)
-                for name in self.states.outputs.keys() & names:
-                    results[name] = self.states.read(name)
+                if states.outputs:
+                    for name in states.outputs.keys() & names:
+                        results[name] = states.read(name)
             except SeamlineError as raised:
                 error = raised
                 raise
             finally:
                 self._finished(start, error)
-        given: list[Any] = []
-        for position, name in enumerate(names):
-            value = results[name]
-            again = name in names[:position]
-            given.append(
-                value.copy() if again and isinstance(value, np.ndarray) else value
-            )
+        given = [results[name] for name in names]
+        if len(set(names)) < len(names):  # nothing that is given is shared
+            for position, name in enumerate(names):
+                if name in names[:position] and isinstance(given[position], np.ndarray):
+                    given[position] = given[position].copy()
         return given
 
     def _finished(self, start: int, error: BaseException | None) -> None:

@@ -20,6 +20,7 @@ from seamline.claims import CORE, infer_with
 from seamline.collector import collector_paused
 from seamline.constants import Constants, Known
 from seamline.crossings import cross
+from seamline.edges import edged
 from seamline.excursions import AUTO, chained
 from seamline.layout import Reading, lay_out
 from seamline.placement import Placement
@@ -94,9 +95,10 @@ def partition(
     )  # fmt: skip
     plan = making.plan()
     links = chained(plan.steps, providers, making.waiting, form, never)
-    if not links.excursions:
-        return plan
-    return attrs.evolve(plan, excursions=links.excursions, chains=links.chains)
+    if links.excursions:
+        plan = attrs.evolve(plan, excursions=links.excursions, chains=links.chains)
+    edges = () if never else edged(plan, providers)
+    return attrs.evolve(plan, edges=edges) if edges else plan
 
 
 class _Making:

@@ -22,6 +22,7 @@ from seamline.provider import Device
 from seamline.tensors import TensorType, ValueType
 
 if TYPE_CHECKING:
+    from seamline.edges import Edge
     from seamline.excursions import Chain, Excursion
 
 __all__ = [
@@ -229,6 +230,8 @@ class Plan:
     excursions, chains
         What lies between segments of a device that records chains, and which segments
         are recorded as one; see :mod:`seamline.excursions`.
+    edges
+        Copies that recordings take in; see :mod:`seamline.edges`.
     """
 
     region: Region = attrs.field(eq=False, repr=False)
@@ -251,6 +254,7 @@ class Plan:
     whole: Mapping[str, str] = attrs.field(factory=dict)
     excursions: tuple[Excursion, ...] = ()
     chains: tuple[Chain, ...] = ()
+    edges: tuple[Edge, ...] = ()
 
     @property
     def segments(self) -> tuple[Segment, ...]:

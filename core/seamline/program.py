@@ -18,9 +18,8 @@ import numpy as np
 from seamline.bodies import Bodies, BodyRunner
 from seamline.capture import CapturedSegment
 from seamline.chain_capture import CapturedChain, grouped
-from seamline.checked_calls import built
 from seamline.engine import Engine
-from seamline.errors import BuildError, RunError, SeamlineError
+from seamline.errors import BuildError, SeamlineError
 from seamline.excursions import Chain
 from seamline.graph import Node
 from seamline.moves import Feeder, Fetcher, feeders, fetchers
@@ -35,6 +34,8 @@ from seamline.provider import (
     View,
     view_of,
 )
+from seamline.segment_building import build_segment
+from seamline.staging import Edges, Staged, stage
 from seamline.tensors import TensorType
 from seamline.timings import Profile
 
@@ -62,6 +63,9 @@ class Program:
         Segments that are recorded, or were to be, by step.
     chains
         Chains of segments that are, by id.
+    edges, staged
+        Copies that recordings take in, by what is recorded, and by value, device and
+        whether they go there.
     stale
         A node was quarantined, so the next run plans anew.
     """
@@ -74,6 +78,8 @@ class Program:
     executables: dict[str, Executable] = attrs.field(factory=dict)
     captured: dict[str, CapturedSegment] = attrs.field(factory=dict)
     chains: dict[str, CapturedChain] = attrs.field(factory=dict)
+    edges: dict[str, Edges] = attrs.field(factory=dict)
+    staged: dict[tuple[str, Device, bool], Staged] = attrs.field(factory=dict)
     stale: bool = False
     bodies: dict[str, Mapping[str, BodyRunner]] = attrs.field(factory=dict)
     rest: BodyRunner | None = None
@@ -186,6 +192,15 @@ class Program:
                 found[node.name] = memory.view(self._arenas[device], slot.offset, kind)
         return found
 
+    def bar(self, name: str, device: Device, why: str) -> None:
+        """Keep the copy of a fed value out of recordings from now on."""
+        staged = self.staged.get((name, device, True))
+        if staged is not None:
+            unit = staged.edge.unit
+            captured = self.captured.get(unit) or self.chains.get(unit)
+            if captured is not None:
+                captured.bar(staged, why)
+
     def defer(self, close: Callable[[], object]) -> None:
         """Close something with the program, before what was opened earlier."""
         self._stack.callback(close)
@@ -240,9 +255,10 @@ def build(
             program.defer(buffer.close)
             program._arenas[device] = buffer
         nodes = {node.name: node for node in plan.region.nodes}
+        stage(program)
         for step in plan.steps:
             if isinstance(step, Segment):
-                _build_segment(program, step, nodes)
+                build_segment(program, step, nodes)
             elif isinstance(step, HostStep):
                 _open_bodies(program, nodes[step.node], bodies)
             program.actions.append((step, action_for(program, step, nodes)))
@@ -257,37 +273,6 @@ def build(
             raise
         raise BuildError(f"{type(error).__name__}: {error}") from error
     return program
-
-
-def _build_segment(program: Program, step: Segment, nodes: Mapping[str, Node]) -> None:
-    choices = program.plan.choices
-    if step.sizes_at_run and not choices[step.nodes[0]].claim.sizes_at_run:
-        return  # built when its sizes are known, from what it reads
-    spec = program.spec(step, nodes)
-    try:
-        executable = built(program.engine, step.provider, spec)
-        program.defer(executable.close)
-        program.executables[step.id] = executable
-        program.bind(executable, spec, choices)
-    except BuildError as error:
-        error.nodes = step.nodes
-        if error.provider and error.segment:
-            raise
-        raise _located(step, error) from error
-    except Exception as error:
-        raise _located(step, error) from error
-
-
-def _located(step: Segment, error: Exception) -> BuildError:
-    """Name provider and segment; the node too, where it is known."""
-    node = step.nodes[0] if len(step.nodes) == 1 else ""
-    node = error.node or node if isinstance(error, RunError) else node
-    said = "" if isinstance(error, SeamlineError) else f"{type(error).__name__}: "
-    located = BuildError(
-        f"{said}{error}", provider=step.provider, segment=step.id, node=node
-    )
-    located.nodes = step.nodes
-    return located
 
 
 def _open_bodies(program: Program, node: Node, bodies: Bodies) -> None:

@@ -60,7 +60,8 @@ class Rerouting:
         """
         for _ in range(_REPLACEMENTS):
             runner = self._variant_for(feeds).runner
-            given = {**feeds, **self.variants.states.feeds}
+            kept = self.variants.states.feeds
+            given = {**feeds, **kept} if kept else feeds
             inputs = {name: given[name] for name in runner.region.inputs}
             try:
                 return runner.run(inputs, {}, self.opened.watching(profile))

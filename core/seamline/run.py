@@ -128,6 +128,9 @@ def _profiled(
         and isinstance(step, Segment)
         and not step.sizes_at_run
     ):
+        captured = program.captured.get(step.id)
+        if captured is not None:  # it is run, not replayed
+            captured.edges.apart()
         executable.timed(_clock, _reporter(program, step, profile))
     elif action() is not None:
         refuse_given(step)

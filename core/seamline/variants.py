@@ -33,6 +33,9 @@ from seamline.state_store import States
 __all__ = ["Variant", "Variants", "check_programs"]
 
 
+_NONE: frozenset[str] = frozenset()
+
+
 @attrs.define(eq=False)
 class Variant:
     """The model with some defaults fed: its engine, its runner, and what was folded."""
@@ -67,8 +70,12 @@ class Variants:
     capture: Capture = attrs.field(factory=Capture)
     quarantined: dict[str, str] = attrs.field(factory=dict)
     states: States = attrs.field(factory=States)
+    _overridable: tuple[str, ...] = attrs.field(init=False)
     _made: dict[frozenset[str], Variant] = attrs.field(factory=dict)
     _stack: ExitStack = attrs.field(factory=ExitStack)
+
+    def __attrs_post_init__(self) -> None:
+        self._overridable = self.graph.overridable
 
     def of(self, fed: frozenset[str], constants: Constants | None = None) -> Variant:
         """
@@ -90,7 +97,9 @@ class Variants:
 
     def fed(self, feeds: Mapping[str, Any]) -> frozenset[str]:
         """Give the defaults that feeds replace."""
-        return frozenset(name for name in self.graph.overridable if name in feeds)
+        if not self._overridable:
+            return _NONE
+        return frozenset(name for name in self._overridable if name in feeds)
 
     def place(self, placement: Placement) -> None:
         """Close every program, and make the next ones by another placement."""

@@ -246,5 +246,11 @@ class _WatchedRecording:
         replay = self.inner.replay
         self.watch.call("replay()", replay, segment=self.name, calls=self.calls)
 
+    def taken(self) -> None:
+        self.watch.call("taken()", cast("Any", self.inner).taken, segment=self.name)
+
+    def given(self) -> None:
+        self.watch.call("given()", cast("Any", self.inner).given, segment=self.name)
+
     def close(self) -> None:
         self.watch.give_back("closing a recording", self.inner.close)

@@ -26,8 +26,7 @@ from seamline_cpu.commands import bind, command
 from seamline_cpu.instruction_sets import lacking
 from seamline_cpu.ir import types
 from seamline_cpu.jit import native
-from seamline_cpu.kernels.nbits_amx import from_rows
-from seamline_cpu.kernels.nbits_choice import VARIANTS, choice, is_int8
+from seamline_cpu.kernels.nbits_choice import VARIANTS, choice, is_exact, is_int8
 from seamline_cpu.kernels.nbits_layout import Source, pack
 from seamline_cpu.kernels.nbits_product import Product, padded_bias
 from seamline_cpu.vectors import I32, I64, Vectors, vector
@@ -179,10 +178,11 @@ def cell(packed, bias, source, over, level, m, chosen):
     outs = {"onnxruntime": np.zeros((m, packed.n), np.float32)}
     runs = {"onnxruntime": over(x, outs["onnxruntime"])}
     for variant in chosen.variants:
-        if variant == "amx" and (level == 0 or m < from_rows(int8=is_int8(level))):
+        exact, threads = is_exact(level), chosen.threads
+        product = Product(packed, variant, is_int8(level), threads, exact)
+        if variant == "amx" and product.way(m) not in ("split", "tiles"):
             continue  # it would run what avx512vnni does
         outs[variant] = np.zeros((m, packed.n), np.float32)
-        product = Product(packed, variant, is_int8(level), chosen.threads)
         runs[variant] = product.bound(x, bias, outs[variant])
     if m == 1:
         runs["a read of the same bytes"] = reader(packed.data, chosen.threads)

@@ -31,7 +31,8 @@ def small_blocks(monkeypatch):
 def either_kernel(request, monkeypatch):
     """Attend by the kernel of few queries, then by tiles."""
     if request.param == "tiles":
-        monkeypatch.setattr(works, "few_columns", lambda *_: 0)
+        for name in ("few_columns", "matrices_fit", "floats_fit"):
+            monkeypatch.setattr(works, name, lambda *_: 0)
 
 
 either = pytest.mark.usefixtures("either_kernel")

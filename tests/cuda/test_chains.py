@@ -16,6 +16,7 @@ import pytest
 pytest.importorskip("numba_cuda", reason="the extra 'cuda' is not installed")
 
 from tests.cuda.emulation import run_kernel
+from tests.gpu.test_edges import Session
 from tests.gpu.test_seams import Opened, values
 
 from seamline_cuda.mailbox import ABORTED, ANSWERED, ASKED, LATE, MAILBOX, MOST, NEXT
@@ -106,7 +107,7 @@ def test_an_aborted_kernel_copies_nothing_back_and_those_after_it_ask_nothing():
 # --- whole sessions ---------------------------------------------------------------------
 
 
-def test_a_replay_launches_one_graph_and_copies_nothing_but_feeds_and_results(driver):
+def test_a_replay_launches_one_graph_and_copies_nothing_by_calls(driver):
     with Opened(seam_form="mailbox") as opened:
         for _ in range(3):
             opened.right(values(8))
@@ -115,22 +116,46 @@ def test_a_replay_launches_one_graph_and_copies_nothing_but_feeds_and_results(dr
         made = driver.calls - before
         assert made["cuGraphLaunch"] == 1
         assert made["cuLaunchKernel"] == 0
-        assert made["cuMemcpyHtoDAsync"] + made["cuMemcpyDtoHAsync"] == 3
+        assert made["cuMemcpyHtoDAsync"] + made["cuMemcpyDtoHAsync"] == 0
+        assert made["cuEventRecord"] == 0
         excursions = opened.pipeline.explain().data["plan"]["excursions"]
         assert all(one["us"] > 0 for one in excursions)
 
 
-@pytest.mark.parametrize("nth", [1, 2, 3])
-def test_what_a_chain_takes_is_given_back_where_taking_it_fails(driver, nth):
-    calls = ("cuMemHostAlloc", "cuStreamBeginCapture", "cuGraphInstantiate")
+#: Calls that recording makes, each with the number of it that is to fail.
+STEPS = [
+    ("cuMemHostAlloc", 1), ("cuMemHostAlloc", 2), ("cuStreamBeginCapture", 1),
+    ("cuGraphInstantiate", 1), ("cuModuleLoadData", 1), ("cuGraphUpload", 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "nth"), STEPS)
+def test_what_a_chain_takes_is_given_back_where_taking_it_fails(driver, call, nth):
     with Opened(seam_form="mailbox") as opened:
         opened.right(values(8))
         held, left = opened.memory.gauges().content, driver.left()
-        driver.fail(calls[nth - 1])
+        driver.fail(call, nth)
         opened.right(values(8))
         assert opened.chain.state == "eager"
         assert "made to fail" in opened.chain.why
         assert opened.memory.gauges().content == held
         # The words that kernels complain by came, and stay.
         assert driver.left()["pinned"] <= left["pinned"] + 1
+        opened.right(values(8, 2))
+
+
+@pytest.mark.parametrize(("call", "nth"), [step for step in STEPS if step[1] == 1])
+def test_a_segment_is_recorded_without_its_copies_where_they_cannot_be_had(
+    driver, call, nth
+):
+    with Session() as opened:
+        opened.right(values(8))
+        held, left = opened.memory.gauges().content, driver.left()
+        driver.fail(call, nth)
+        opened.right(values(8))
+        assert opened.captured.state == "recorded"
+        assert "made to fail" in opened.captured.events[0]
+        assert not hasattr(opened.captured.recording, "inward")
+        assert opened.memory.gauges().content == held
+        assert driver.left()["pinned"] == left["pinned"]
         opened.right(values(8, 2))

@@ -11,7 +11,7 @@ from tests.cuda.plain import groups_of
 
 pytest.importorskip("numba_cuda", reason="the extra 'cuda' is not installed")
 
-from seamline_cuda import compiler, mailbox, scattering
+from seamline_cuda import compiler, edge_kernel, mailbox, scattering
 from seamline_cuda.compiler import compiled, counts, ptx_of
 from seamline_cuda.device_kernel import DeviceKernel
 from seamline_cuda.driver import LinkError, linked
@@ -53,6 +53,7 @@ KERNELS = {
 }  # fmt: skip
 #: Kernels with a text of their own, for one element type each.
 WRITTEN = {
+    "edge": edge_kernel.EDGE,
     "mailbox": mailbox.MAILBOX,
     "tensor_scatter": DeviceKernel(
         "tensor_scatter",

@@ -91,12 +91,16 @@ def test_a_session_whose_device_hangs_gets_an_error_and_closes(held):
     assert time.monotonic() - start < 1
 
 
-def test_a_sessions_own_deadline_holds_for_the_device_as_for_any_provider(held):
+@pytest.mark.parametrize(("runs", "name"), [(1, "read"), (2, "given")])
+def test_a_sessions_own_deadline_holds_for_the_device_as_for_any_provider(
+    held, runs, name
+):
     pipeline, feeds = _pipeline(deadline=0.5), drawn(TEXT)
-    (y,) = pipeline.run(feeds)
-    np.testing.assert_allclose(y, np.tanh(np.maximum(feeds["x"], 0)), rtol=1e-6)
+    for _ in range(runs):
+        (y,) = pipeline.run(feeds)
+        np.testing.assert_allclose(y, np.tanh(np.maximum(feeds["x"], 0)), rtol=1e-6)
     held.state.timeline.hold()
-    with pytest.raises(DeadlineError, match=r"provider 'cuda'.*read\(\)"):
+    with pytest.raises(DeadlineError, match=rf"provider 'cuda'.*{name}\(\)"):
         pipeline.run(feeds)
     pipeline.close()
     assert held.left()

@@ -55,6 +55,7 @@ def test_the_spec_has_options_with_defaults_and_onnx_runtimes_name():
         "pool_bytes": 256 << 20,
         "answer_deadline": 10.0,
         "tf32": False,
+        "measure_products": True,
     }
 
 

@@ -124,7 +124,8 @@ def test_a_chain_is_one_launch_run_once_recorded_and_replayed():
             hold(CHAIN, session.run(feeds), feeds)
         (segment,) = session.captured
         assert (segment.state, segment.events) == ("recorded", ["recorded"])
-        assert segment.recording.graph.nodes == 1
+        # One for the chain, and one at each edge: feeds come in, results go out.
+        assert segment.recording.graph.nodes == 3
         assert len(segment.executable.launches) == 1
 
 

@@ -14,6 +14,7 @@ from seamline.rewrites import (
     integers,
     normalizations,
     products,
+    projections,
     quantized,
     quantized_attention,
     quantized_products,
@@ -52,4 +53,5 @@ EXTENDED: tuple[Rules, ...] = (
         skips.WRITTEN_OUT,
     ),
     _together(epilogues.RULES, products.RULES, integers.RULES, skips.RULES),
+    projections.RULES,
 )

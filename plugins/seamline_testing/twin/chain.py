@@ -17,28 +17,21 @@ from functools import partial
 from typing import NoReturn
 
 import attrs
-import numpy as np
 
 from seamline.errors import DeadlineError, KernelError, RecordingError, SeamlineError
-from seamline.forms import FormPrice, HostWork, SeamForm
+from seamline.forms import HostWork, SeamForm
 from seamline.provider import Array
 from seamline.serving import Spent, following, serve, waited
-from seamline.tensors import numpy_dtype
+from seamline_testing.twin.edges import Edges, copied, like
 from seamline_testing.twin.faults import How, InjectedError, Step
 from seamline_testing.twin.machine import Machine
 from seamline_testing.twin.memory import TwinMemory, TwinView
 from seamline_testing.twin.recording import TwinRecording
 from seamline_testing.twin.streams import Operation
 
-__all__ = ["PRICES", "Excursion", "TwinChain", "TwinMail"]
+__all__ = ["Excursion", "TwinChain", "TwinMail"]
 
 _NAP = 20e-6  #: seconds between two looks of the stream's thread at the answer
-_FROM = "the simulated device's own, which say nothing of another"
-PRICES = (
-    FormPrice(SeamForm.EAGER, 1500.0, 400.0, 400.0, _FROM),
-    FormPrice(SeamForm.MAILBOX, 500.0, 200.0, 200.0, _FROM),
-    FormPrice(SeamForm.HOST_NODE, 550.0, 200.0, 200.0, _FROM),
-)
 
 
 class _AbortedError(Exception):
@@ -128,8 +121,8 @@ class Excursion:
         made = cls(work, mail, spent)
         made.outward = tuple(map(memory.checked, work.outward))
         made.inward = tuple(map(memory.checked, work.inward))
-        made.outs = tuple([_like(view) for view in made.outward])
-        made.ins = tuple([_like(view) for view in made.inward])
+        made.outs = tuple([like(view) for view in made.outward])
+        made.ins = tuple([like(view) for view in made.inward])
         made.host = work.prepare(made.outs, made.ins)
         return made
 
@@ -153,10 +146,10 @@ class Excursion:
 
     def _out(self) -> None:
         self._begun = time.perf_counter()
-        _copied(self.mail.machine, self.outward, self.outs, to_device=False)
+        copied(self.mail.machine, self.outward, self.outs, to_device=False)
 
     def _in(self) -> None:
-        _copied(self.mail.machine, self.inward, self.ins, to_device=True)
+        copied(self.mail.machine, self.inward, self.ins, to_device=True)
         took = time.perf_counter() - self._begun
         self.spent.note_whole(self.work.name, took * 1e6)
 
@@ -200,6 +193,8 @@ class TwinChain:
     ----------
     parts
         Recordings of the segments, and excursions.
+    edges
+        Copies at its beginning and end.
     replays
         Replays that ended well.
     """
@@ -209,6 +204,7 @@ class TwinChain:
     parts: tuple[TwinRecording | Excursion, ...]
     mail: TwinMail
     times: Spent
+    edges: Edges
     replays: int = 0
     _turn: int = 1
 
@@ -233,9 +229,28 @@ class TwinChain:
             first, self._turn = self._turn, following(self._turn, len(excursions))
             self._submit(first, machine.faults.meet(Step.REPLAY))
             works = [(one.work.name, one.host) for one in excursions]
-            serve(self.mail, first, works, self.times)
-            machine.synchronize()
+            if works:
+                serve(self.mail, first, works, self.times)
+                machine.synchronize()
             self.replays += 1
+
+    @property
+    def inward(self) -> Sequence[Array]:
+        """Give what stands on the host for the places that a replay fills first."""
+        return self.edges.rooms_in
+
+    @property
+    def outward(self) -> Sequence[Array]:
+        """Give what stands on the host for the places that it reads last."""
+        return self.edges.rooms_out
+
+    def taken(self) -> None:
+        """Wait until no replay reads ``inward``; raises what failed."""
+        self.machine.synchronize()
+
+    def given(self) -> None:
+        """Wait until ``outward`` is filled; raises what failed."""
+        self.machine.synchronize()
 
     def spent(self) -> dict[str, tuple[float, float]]:
         """Give medians of each excursion; see :class:`~seamline.serving.Spent`."""
@@ -252,6 +267,8 @@ class TwinChain:
 
     def _submit(self, turn: int, how: How | None) -> None:
         machine = self.machine
+        for operation in self.edges.first():
+            machine.submit(machine.compute, operation)
         for part in self.parts:
             if isinstance(part, TwinRecording):
                 machine.submit(machine.compute, part.operation(how))
@@ -260,6 +277,8 @@ class TwinChain:
                 for operation in part.operations(turn):
                     machine.submit(machine.compute, operation)
                 turn += 1
+        for operation in self.edges.last():
+            machine.submit(machine.compute, operation)
 
     def _check(self) -> None:
         if not self.mail.is_open:
@@ -271,23 +290,9 @@ class TwinChain:
                 for view in (*part.outward, *part.inward):
                     if not view.buffer.is_open:
                         self._refuse(f"a buffer of excursion {part.work.name!r} was closed")  # fmt: skip
+        for view in (*self.edges.views_in, *self.edges.views_out):
+            if not view.buffer.is_open:
+                self._refuse("a buffer of a copy at its beginning or end was closed")
 
     def _refuse(self, why: str) -> NoReturn:
         raise RecordingError(why, provider=self.machine.device.kind, segment=self.name)
-
-
-def _like(view: TwinView) -> Array:
-    return np.empty(view.kind.sizes, numpy_dtype(view.kind.dtype))
-
-
-def _copied(
-    machine: Machine,
-    views: Sequence[TwinView],
-    arrays: Sequence[Array],
-    *,
-    to_device: bool,
-) -> None:
-    for view, near in zip(views, arrays, strict=True):
-        far = machine.array(view.place, view.kind)
-        np.copyto(*((far, near) if to_device else (near, far)))
-        machine.counts["bytes in" if to_device else "bytes out"] += view.place.nbytes

@@ -26,6 +26,7 @@ _OPTIONS = (
     Option(
         "answer_deadline", float, 10.0, "seconds that it waits for the host", minimum=0
     ),
+    Option("edge_limit", int, 0, "bytes of a copy that recordings take in", minimum=0),
     Option("memory_limit", int, 0, "bytes that it has; 0 for no limit", minimum=0),
     Option("kernels", str, "cpu", "the host provider whose kernels it runs"),
     Option("faults", str, "", "what goes wrong: step:nth:how, joined by commas"),

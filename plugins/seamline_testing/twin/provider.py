@@ -9,7 +9,7 @@ import attrs
 
 from seamline.answers import Claim, NodeView, Refusal
 from seamline.errors import BuildError, ContractError
-from seamline.forms import ChainSpec, FormPrice, HostWork
+from seamline.forms import ChainSpec, FormPrice, HostWork, SeamForm
 from seamline.kernel import Kernel
 from seamline.kernels import KernelProvider
 from seamline.provider import (
@@ -22,7 +22,8 @@ from seamline.provider import (
 )
 from seamline.serving import Spent
 from seamline.tensors import ValueType
-from seamline_testing.twin.chain import PRICES, Excursion, TwinChain, TwinMail
+from seamline_testing.twin.chain import Excursion, TwinChain, TwinMail
+from seamline_testing.twin.edges import Edges
 from seamline_testing.twin.faults import Faults, InjectedError, Step
 from seamline_testing.twin.kernels import claim_of, host_table, kernel_for
 from seamline_testing.twin.machine import Machine
@@ -34,6 +35,12 @@ from seamline_testing.twin.segment import TwinSegment
 __all__ = ["DEVICE", "Twin"]
 
 DEVICE = Device("twin", 0)
+_FROM = "the simulated device's own, which say nothing of another"
+PRICES = (
+    FormPrice(SeamForm.EAGER, 1500.0, 400.0, 400.0, _FROM),
+    FormPrice(SeamForm.MAILBOX, 500.0, 200.0, 200.0, _FROM),
+    FormPrice(SeamForm.HOST_NODE, 550.0, 200.0, 200.0, _FROM),
+)
 
 
 class Twin(KernelProvider):
@@ -49,6 +56,8 @@ class Twin(KernelProvider):
 
     Attributes
     ----------
+    edge_limit
+        Bytes of the largest value whose copy a recording takes in.
     open_segments
         Segments that were built and not closed.
     left
@@ -64,6 +73,7 @@ class Twin(KernelProvider):
         text = str(chosen.get("faults", ""))
         self.faults = faults if faults is not None else Faults.parse(text)
         self.faults.check(Step.CREATE_PROVIDER)
+        self.edge_limit = int(chosen.get("edge_limit", 0))
         self._host = host_table(str(chosen.get("kernels", "cpu")))
         self.machine = Machine(
             DEVICE,
@@ -136,7 +146,12 @@ class Twin(KernelProvider):
             else:
                 said = f"a chain with a {type(part).__name__}, which it did not build"
                 raise ContractError(self.name, said)
-        return TwinChain(chain.name, self.machine, tuple(parts), mail, times)
+        checked = self._memory.checked
+        edges = Edges(
+            chain.name, self.machine,
+            tuple(map(checked, chain.inward)), tuple(map(checked, chain.outward)),
+        )  # fmt: skip
+        return TwinChain(chain.name, self.machine, tuple(parts), mail, times, edges)
 
     def _may_build(self, segment: SegmentSpec) -> bool:
         try:

@@ -20,7 +20,15 @@ from seamline_cpu.jit import native
 from seamline_cpu.tiles import LANES
 from seamline_cpu.vectors import F32, I64, Vectors, vector
 
-__all__ = ["APART", "HEIGHTS", "WIDEST", "emit_row_tile", "height", "row_tile"]
+__all__ = [
+    "APART",
+    "HEIGHTS",
+    "WIDEST",
+    "add_and_store",
+    "emit_row_tile",
+    "height",
+    "row_tile",
+]
 
 #: Variant of the widest registers here; of a variant only their width counts in a tile.
 WIDEST = "avx512vnni" if LANES == 16 else "avx2"
@@ -99,7 +107,7 @@ def emit_row_tile(
     sums = v.loop(turns, blank, turn)
     done, rest = b.mul(turns, many), b.srem(depth, many)
     sums = v.loop(rest, sums, lambda i, held: some(b.add(i, done), held, 1))
-    _add_and_store(v, sums, (given, given_pitch), (y, y_pitch), high, columns, wide)
+    add_and_store(v, sums, (given, given_pitch), (y, y_pitch), high, columns, wide)
 
 
 def _lines(v: Vectors, rows: int, matrix: tuple[Any, Any], high: Any) -> list[Any]:
@@ -113,7 +121,7 @@ def _lines(v: Vectors, rows: int, matrix: tuple[Any, Any], high: Any) -> list[An
     return made
 
 
-def _add_and_store(
+def add_and_store(
     v: Vectors, sums: list[Any], given: tuple[Any, Any], y: tuple[Any, Any], high: Any,
     columns: Any, wide: int,
 ) -> None:  # fmt: skip
@@ -122,8 +130,9 @@ def _add_and_store(
 
     At the end, as a core then waits for none of it: the next tile does not need it.
     """
-    b, lanes, rows = v.builder, v.lanes, len(sums) // wide
-    kind, shifts = sums[0].type, [4 * lanes * part for part in range(wide)]
+    b, rows = v.builder, len(sums) // wide
+    kind, lanes = sums[0].type, sums[0].type.count
+    shifts = [4 * lanes * part for part in range(wide)]
     left = [v.add(columns, -lanes * part) for part in range(wide)]
     whole = b.icmp_signed(">=", columns, v.constant(I64, wide * lanes))
     with b.if_else(whole) as (all_of_it, part_of_it):

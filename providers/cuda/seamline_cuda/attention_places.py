@@ -9,7 +9,15 @@ import attrs
 from seamline.provider import View
 from seamline_cuda.attention_spans import Bias
 
-__all__ = ["WIDEST", "WIDTHS", "Operand", "aligned", "broadcast_bias", "operand"]
+__all__ = [
+    "WIDEST",
+    "WIDTHS",
+    "Operand",
+    "aligned",
+    "broadcast_bias",
+    "lies_by",
+    "operand",
+]
 
 WIDEST = 256  #: values of a head: a tile of eight rows of more does not fit a block
 WIDTHS = {"float16": 2, "bfloat16": 2, "float32": 4}  #: bytes of an element
@@ -59,6 +67,13 @@ class Operand:
             if whole and self.address % (2 * wide) == 0:
                 return wide
         return 1
+
+
+def lies_by(nbytes: int, operand: Operand) -> bool:
+    """Tell whether every row of heads begins at a multiple of so many bytes."""
+    item = WIDTHS[operand.kind]
+    ends = (operand.address, *(item * step for step in operand.steps))
+    return all(end % nbytes == 0 for end in ends)
 
 
 def aligned(nbytes: int) -> int:

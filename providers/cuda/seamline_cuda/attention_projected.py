@@ -21,7 +21,7 @@ from seamline_cuda.attention_places import WIDTHS, Operand, aligned
 from seamline_cuda.elements import FLOATS
 from seamline_cuda.works import LIBRARY, Matrix, ProductWork, Work
 
-__all__ = ["add_to", "projected_attention"]
+__all__ = ["add_to", "projected_attention", "projection"]
 
 _EVEN = 16  #: bytes that the library trusts a bias's address to be a multiple of
 
@@ -93,7 +93,7 @@ def _rooms(
     return aligned(made), aligned(whole) if joins else 0
 
 
-def _projection(call: Call, room: int, values: int) -> list[Work]:
+def projection(call: Call, room: int, values: int) -> list[Work]:
     """Give the product of the input with the weights, and the bias."""
     x, weights, bias = call.inputs[0], call.inputs[1], call.input(2)
     rows, depth, kind = x.shape[0] * x.shape[1], x.shape[2], x.kind.dtype
@@ -120,7 +120,7 @@ def projected_attention(call: Call) -> Sequence[Work]:
     kind, item = x.kind.dtype, WIDTHS[x.kind.dtype]
     room = call.workspace.address
     rooms = _rooms(call.view, sizes, parts, item)
-    works = _projection(call, room, sum(parts))
+    works = projection(call, room, sum(parts))
     given, start = [], room
     for size in (sizes.depth, sizes.depth, sizes.width):
         steps = (sizes.rows * sum(parts), size, sum(parts))

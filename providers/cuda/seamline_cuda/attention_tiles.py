@@ -26,7 +26,7 @@ from seamline_cuda.device_kernel import DeviceKernel
 from seamline_cuda.elements import ELEMENTS
 from seamline_cuda.templates import filled, indented
 
-__all__ = ["START", "part_text", "tiles_kernel"]
+__all__ = ["END_TEXT", "ROWS_TEXT", "START", "given_text", "part_text", "tiles_kernel"]
 
 
 #: Where a block stands.
@@ -56,7 +56,7 @@ lane = t % LANES
 line = t // LANES
 """
 #: Every row of a thread, and the keys that any row of the tile sees.
-_ROWS = """\
+ROWS_TEXT = """\
 column = tile * COLUMNS
 columns = rows * group
 for i in range(OVER):
@@ -139,7 +139,7 @@ for key in range(min(stop - at, KEYS)):
         for j in range(BESIDE):
             y_sum[i * BESIDE + j] += a[i] * b[j]
 """
-_END = """\
+END_TEXT = """\
 for i in range(OVER):
     place = column + line + i * LINES
     row = np.int64(quotient32(np.uint32(place), np.uint32(group)))
@@ -192,13 +192,13 @@ def tiles_kernel(tiling: Tiling) -> DeviceKernel:
         *START.splitlines(),
         *held(tiling),
         *tiling.span.text(),
-        *filled(_ROWS, BOUNDS=bounds),
+        *filled(ROWS_TEXT, BOUNDS=bounds),
         *part_text(tiling).splitlines(),
         *loaded(tiling, 0),
         "at = begin",
         "while at < stop:",
         *indented(step),
-        *filled(_END, GIVEN=_LEFT.splitlines() if tiling.split else _result(tiling)),
+        *filled(END_TEXT, GIVEN=given_text(tiling)),
     ]
     constants = [f"{name} = {value}" for name, value in tiling.constants().items()]
     head = f"def attention_tiles({', '.join(parameters)}):"
@@ -209,6 +209,11 @@ def tiles_kernel(tiling: Tiling) -> DeviceKernel:
 def part_text(tiling: Tiling) -> str:
     """Give lines that take one part of the keys, ``KEYS`` at least."""
     return _PART if tiling.split else ""
+
+
+def given_text(tiling: Tiling) -> list[str]:
+    """Give lines that write a row's result, or what its part leaves."""
+    return _LEFT.splitlines() if tiling.split else _result(tiling)
 
 
 def _scores(tiling: Tiling) -> list[str]:

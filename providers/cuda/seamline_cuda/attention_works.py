@@ -3,24 +3,37 @@ From one attention to launches: which tiles, and into how many parts keys are cu
 
 All operators that are attention come to one :class:`Attended`: views of queries, keys,
 values and the result by head, spans, and what is added to the scores. Few queries have a
-kernel of their own; else tiles hold as many as there are, up to what shared memory holds. Where that makes fewer blocks than
-the device runs side by side, keys are cut into parts, by the length of the buffer: how
-many of them have keys is found at each run.
+kernel of their own. Else tensor cores take 16-bit floats where they lie evenly, and all
+others tiles that hold as many queries as there are, up to what shared memory holds. Where
+that makes fewer blocks than the device runs side by side, keys are cut into parts, by the
+length of the buffer: how many of them have keys is found at each run.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import attrs
 
 from seamline_cuda.attention_few import few_columns, few_kernel, few_wide
+from seamline_cuda.attention_floats import (
+    FLOAT_THREADS,
+    float_columns,
+    floats_fit,
+    floats_kernel,
+)
+from seamline_cuda.attention_matrices import (
+    matrices_fit,
+    matrices_kernel,
+    matrix_columns,
+)
 from seamline_cuda.attention_parts import parts_kernel
 from seamline_cuda.attention_places import Operand
 from seamline_cuda.attention_spans import FIXED, Bias, Span
 from seamline_cuda.attention_tiles import tiles_kernel
 from seamline_cuda.attention_tiling import THREADS, Tiling
+from seamline_cuda.device_kernel import DeviceKernel
 from seamline_cuda.works import KernelWork, Work
 
 __all__ = ["Attended", "parts_of", "room_of"]
@@ -89,10 +102,11 @@ class Attended:
             return []
         many = (self.rows * self.group, self.depth, self.width)
         few = few_columns(*many)
-        columns = few or tile_columns(*many)
+        how = "few" if few else self._how()
+        columns = few or _COLUMNS[how](*many)
         tiles = -(-self.rows * self.group // columns)
-        splits = parts_of(*sizes, self.keys, self.depth, self.width)
-        tiling = self._tiling(columns, splits > 1, bool(few))
+        splits = _parts(self.batch * self.heads * tiles, self.keys)
+        tiling = self._tiling(columns, splits > 1, how)
         parts = math.prod(sizes) * splits
         values = self.numbers() | {
             "tiles": tiles, "splits": splits, "parts": workspace,
@@ -100,21 +114,33 @@ class Attended:
         }  # fmt: skip
         arguments = tuple(values[name] for name in tiling.parameters())
         blocks, threads = self.batch * self.heads * tiles * splits, tiling.threads
-        kernel = few_kernel(tiling) if few else tiles_kernel(tiling)
+        kernel = _KERNELS[how](tiling)
         work = KernelWork(kernel, arguments, blocks * threads, threads, blocks)
         return [work, self._merged(values)] if splits > 1 else [work]
 
-    def _tiling(self, columns: int, split: bool, few: bool) -> Tiling:
+    def _how(self) -> str:
+        """Name the kernel for many queries that takes what lies here."""
+        given = (self.q, self.k, self.v, self.depth, self.width)
+        if matrices_fit(*given):
+            return "matrices"
+        return "floats" if floats_fit(*given) else "tiles"
+
+    def _tiling(self, columns: int, split: bool, how: str) -> Tiling:
         operands = (self.q, self.k, self.v, self.y)
         sizes = (self.depth, self.depth, self.width)
         q, k, v = (o.wide(n) for o, n in zip(operands, sizes, strict=False))
-        if few:
+        threads = threads_of(columns)
+        if how == "few":
             q, k, v = 1, few_wide(self.depth, k), few_wide(self.width, v)
+        elif how == "matrices":
+            q, k, v, threads = 2, 2, 2, 2 * columns
+        elif how == "floats":
+            threads = min(FLOAT_THREADS, THREADS)
         return Tiling(
             (self.q.kind, self.k.kind, self.v.kind, self.y.kind),
             self.depth, self.width, columns, self.span, (q, k, v),
             tuple(bias.kind for bias in self.biases), self.cap > 0,
-            "" if split else self.sink, split, threads_of(columns),
+            "" if split else self.sink, split, threads,
         )  # fmt: skip
 
     def numbers(self) -> dict[str, float]:
@@ -157,11 +183,16 @@ def threads_of(columns: int) -> int:
 def parts_of(
     batch: int, heads: int, group: int, rows: int, keys: int, depth: int, width: int
 ) -> int:
-    """Give how many parts keys are cut into, 1 where there are blocks enough without."""
+    """Give how many parts keys are cut into at most; where operands lie is not known yet."""
     many = (rows * group, depth, width)
-    columns = few_columns(*many) or tile_columns(*many)
-    tiles = -(-rows * group // columns)
-    blocks = batch * heads * tiles
+    few = few_columns(*many)
+    columns = few or max(of(*many) for of in _COLUMNS.values())
+    tiles = -(-many[0] // columns) if many[0] else 0
+    return _parts(batch * heads * tiles, keys)
+
+
+def _parts(blocks: int, keys: int) -> int:
+    """Give the parts of keys for so many blocks: 1 where they are enough without."""
     return max(1, min(_BLOCKS // max(blocks, 1), keys // _LEAST, 64))
 
 
@@ -173,3 +204,17 @@ def room_of(
     if splits == 1:
         return 0
     return 4 * batch * heads * group * rows * splits * (width + 2)
+
+
+#: Of the kernels for many queries: how many a block takes.
+_COLUMNS: dict[str, Callable[[int, int, int], int]] = {
+    "matrices": matrix_columns,
+    "floats": float_columns,
+    "tiles": tile_columns,
+}
+_KERNELS: dict[str, Callable[[Tiling], DeviceKernel]] = {
+    "few": few_kernel,
+    "matrices": matrices_kernel,
+    "floats": floats_kernel,
+    "tiles": tiles_kernel,
+}

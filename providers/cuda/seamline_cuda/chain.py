@@ -13,7 +13,7 @@ a replay returns, as with any other recording.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 
 import attrs
@@ -21,13 +21,15 @@ import attrs
 from seamline.device_segments import DeviceSegment, Held
 from seamline.errors import KernelError, RecordingError
 from seamline.forms import ChainSpec, HostWork
+from seamline.provider import Array
 from seamline.serving import Spent, following, serve
+from seamline_cuda.edges import CudaEdges
 from seamline_cuda.errors import CudaError
 from seamline_cuda.excursions import Excursions, given_back
 from seamline_cuda.gate import Capturing
 from seamline_cuda.loading import Loader
 from seamline_cuda.mail import CudaMail
-from seamline_cuda.memory import CudaMemory, CudaView
+from seamline_cuda.memory import CudaBuffer, CudaMemory, CudaView
 from seamline_cuda.recording import captured
 from seamline_cuda.segment import CudaSegment
 from seamline_cuda.streams import CudaGraph
@@ -42,20 +44,23 @@ class CudaChain:
 
     Attributes
     ----------
+    mail, edges
+        How its excursions reach the host, and the copies at its edges; None without any.
     held
         What the segments rest on.
-    views
-        Places that excursions read and write.
+    buffers
+        Where its segments, excursions and edges read and write, each once.
     works
         Name and work of each excursion.
     """
 
     name: str
     memory: CudaMemory
-    mail: CudaMail
+    mail: CudaMail | None
+    edges: CudaEdges | None
     graph: CudaGraph | None
     held: tuple[Held[CudaView], ...]
-    views: tuple[CudaView, ...]
+    buffers: tuple[CudaBuffer, ...]
     works: tuple[tuple[str, Callable[[], object]], ...]
     times: Spent
     words: tuple[int, ...]
@@ -92,25 +97,59 @@ class CudaChain:
             self._turn.release()
 
     def _replay(self) -> None:
-        memory, mail = self.memory, self.mail
+        memory, mail, edges = self.memory, self.mail, self.edges
         memory.gate.legal("replays a recording")
         graph = self._checked()
-        if mail.is_late:
+        if mail is not None and mail.is_late:
             mail.abort()
-        first = mail.first
+        if edges is not None:
+            edges.restart()
         try:
-            with memory.gpu.here():
-                graph.launch(memory.gpu.compute)
+            gpu = memory.gpu
+            gpu.enter()
+            try:
+                graph.launch(gpu.compute)
+            finally:
+                gpu.leave()
         except CudaError as error:
             memory.gpu.noticed(error)
             raise KernelError(
                 f"a replay: {error}", provider="cuda", segment=self.name
             ) from error
+        if edges is not None:
+            edges.launched += 1
+        if mail is not None:
+            self._serve(mail)
+
+    def _serve(self, mail: CudaMail) -> None:
+        first = mail.first
         serve(mail, first, self.works, self.times)
         mail.first = following(first, len(self.works))
         if mail.first < first:
-            memory.synchronize()
+            self.memory.synchronize()
             mail.reset()
+
+    @property
+    def inward(self) -> Sequence[Array]:
+        """Give what stands on the host for the places that a replay fills first."""
+        return [one.array for one in self.edges.inward] if self.edges else ()
+
+    @property
+    def outward(self) -> Sequence[Array]:
+        """Give what stands on the host for the places that it reads last."""
+        return [one.array for one in self.edges.outward] if self.edges else ()
+
+    @property
+    def taken(self) -> Callable[[], None]:
+        """Give what waits until the last replay has read ``inward``."""
+        assert self.edges is not None
+        return self.edges.taken
+
+    @property
+    def given(self) -> Callable[[], None]:
+        """Give what waits until the last replay has filled ``outward``."""
+        assert self.edges is not None
+        return self.edges.given
 
     def spent(self) -> Mapping[str, tuple[float, float]]:
         """
@@ -118,7 +157,7 @@ class CudaChain:
 
         Waits for the replay in flight, whose end is stamped after it returned.
         """
-        if self.graph is not None and self.works and not self.memory.gpu.lost:
+        if self.graph is not None and self.mail and not self.memory.gpu.lost:
             took = self.mail.took(len(self.works))
             for (name, _), lately in zip(self.works, took, strict=True):
                 self.times.take_whole(name, lately)
@@ -130,7 +169,8 @@ class CudaChain:
 
         A replay of another thread is given up, and raises.
         """
-        self.mail.is_open = False
+        if self.mail is not None:
+            self.mail.is_open = False
         with self._turn:
             graph, self.graph = self.graph, None
             gpu = self.memory.gpu
@@ -139,17 +179,20 @@ class CudaChain:
                 with gpu.here():
                     graph.close()
                 given_back(self.memory, self.words)
-                self.mail.close()
+                for shared in (self.mail, self.edges):
+                    if shared is not None:
+                        shared.close()
 
     def _checked(self) -> CudaGraph:
         if self.graph is None:
             why = "it is closed"
             raise RecordingError(why, provider="cuda", segment=self.name)
         for held in self.held:
-            held.check()
-        for view in self.views:
-            if not view.buffer.is_open:
-                why = "a buffer that the host reads or writes was closed since"
+            if held.segment.binding != held.binding or held.changed():
+                held.check()  # raises
+        for buffer in self.buffers:
+            if not buffer.is_open:
+                why = "a buffer that it reads or writes was closed since"
                 raise RecordingError(why, provider="cuda", segment=self.name)
         return self.graph
 
@@ -181,23 +224,63 @@ def record_chain(
             stack.enter_context(segment.taken())
             segment.ready()
         with ExitStack() as undo:
-            made = Excursions(memory, loader, chain, patience, undo)
-            submits = {id(work): made.submits(work) for work in chain.works}
-
-            def submit(capture: Capturing) -> None:
-                for part in chain.parts:
-                    if isinstance(part, CudaSegment):
-                        part.submit(capture)
-                    elif isinstance(part, HostWork):
-                        capture.node = part.node
-                        for one in submits[id(part)]:
-                            one()
-
-            graph = captured(memory, chain.name, submit)
+            edges = _edges(memory, chain, undo)
+            made = (
+                Excursions(memory, loader, chain, patience, undo)
+                if chain.works
+                else None
+            )
+            graph = captured(
+                memory, chain.name, _submitting(loader, chain, edges, made)
+            )
             undo.pop_all()
+    held = tuple([Held.of(segment) for segment in segments])
+    views = [] if made is None else list(made.views)
+    views += map(memory.checked, (*chain.inward, *chain.outward))
+    buffers = [view.buffer for view in views]
+    for one in held:
+        buffers += one.buffers.values()
     return CudaChain(
-        chain.name, memory, made.mail, graph,
-        tuple([Held.of(segment) for segment in segments]), tuple(made.views),
-        tuple(made.hosts), Spent(tuple([work.name for work in chain.works])),
-        tuple(made.words),
+        chain.name, memory, made.mail if made else None, edges, graph,
+        held, tuple({id(one): one for one in buffers}.values()),
+        tuple(made.hosts) if made else (), Spent(tuple([w.name for w in chain.works])),
+        tuple(made.words) if made else (),
     )  # fmt: skip
+
+
+def _edges(memory: CudaMemory, chain: ChainSpec, undo: ExitStack) -> CudaEdges | None:
+    if not chain.inward and not chain.outward:
+        return None
+    inward = [memory.checked(view) for view in chain.inward]
+    outward = [memory.checked(view) for view in chain.outward]
+    made = CudaEdges.open(memory, chain.name, inward, outward)
+    undo.callback(made.close)
+    return made
+
+
+def _submitting(
+    loader: Loader,
+    chain: ChainSpec,
+    edges: CudaEdges | None,
+    excursions: Excursions | None,
+) -> Callable[[Capturing], None]:
+    """Give what submits a chain's work, laid out beforehand."""
+    first = edges.first(loader) if edges else []
+    last = edges.last(loader) if edges else []
+    works = {id(w): excursions.submits(w) for w in chain.works} if excursions else {}
+
+    def submit(capture: Capturing) -> None:
+        for one in first:
+            one()
+        for part in chain.parts:
+            if isinstance(part, CudaSegment):
+                part.submit(capture)
+            elif isinstance(part, HostWork):
+                capture.node = part.node
+                for one in works[id(part)]:
+                    one()
+        capture.node = ""
+        for one in last:
+            one()
+
+    return submit

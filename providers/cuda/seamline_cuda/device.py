@@ -18,7 +18,7 @@ import attrs
 
 from seamline.devices import Device
 from seamline.errors import DeadlineError
-from seamline_cuda.driver import call, check, enumeration, prepared
+from seamline_cuda.driver import SUCCESS, call, check, enumeration, prepared
 from seamline_cuda.errors import CudaError
 from seamline_cuda.streams import Event, Stream
 
@@ -73,6 +73,7 @@ class Gpu:
     _context: Any = attrs.field(default=None, alias="context")
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
     _hangs: bool = attrs.field(default=False, init=False)
+    _pop: Callable[..., Any] = attrs.field(factory=lambda: prepared(_POP), init=False)
 
     @classmethod
     def open(cls, index: int = 0) -> Gpu:
@@ -116,11 +117,15 @@ class Gpu:
         context = self._context
         if context is None:
             self.usable()  # raises
-        check(_PUSH, prepared(_PUSH)(context))
+        given = prepared(_PUSH)(context)
+        if given[0] != SUCCESS:
+            check(_PUSH, given)
 
     def leave(self) -> None:
         """Give the calling thread the device back that it had before."""
-        check(_POP, prepared(_POP)())
+        given = self._pop()
+        if given[0] != SUCCESS:
+            check(_POP, given)
 
     @property
     def is_open(self) -> bool:

@@ -50,6 +50,6 @@ class DeviceKernel:
 @functools.cache
 def _intrinsics_digest() -> str:
     told = hashlib.blake2b(digest_size=16)
-    for name in ("intrinsics.py", "device_functions.py"):
+    for name in ("intrinsics.py", "matrix_intrinsics.py", "device_functions.py"):
         told.update(Path(__file__).with_name(name).read_bytes())
     return told.hexdigest()

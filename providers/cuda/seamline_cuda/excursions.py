@@ -7,15 +7,13 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import TypeAlias
 
-import attrs
-
 from seamline.errors import DeadlineError
 from seamline.forms import ChainSpec, HostWork, SeamForm
-from seamline.provider import Array
-from seamline_cuda.driver import call, call_host
+from seamline_cuda.driver import call_host
+from seamline_cuda.edges import Placed, placed
 from seamline_cuda.loading import Loader
 from seamline_cuda.mail import CudaMail
-from seamline_cuda.mailbox import MAILBOX, MOST, SMALL, arguments, threads_for
+from seamline_cuda.mailbox import MAILBOX, MOST, arguments, threads_for
 from seamline_cuda.memory import CudaMemory
 
 __all__ = ["Excursions", "given_back"]
@@ -68,25 +66,24 @@ class Excursions:
         ins = [self._staged(view) for view in work.inward]
         host = work.prepare([one.array for one in outs], [one.array for one in ins])
         self.hosts.append((work.name, host))
-        word = self._word(work)
+        word, stream = self._word(work), self.memory.gpu.compute.handle
         if work.form is SeamForm.HOST_NODE:
             return [
-                *(self._by_engine(one, to_host=True) for one in outs),
+                *(one.engine(stream, to_host=True) for one in outs),
                 self._called(index, word),
-                *(self._by_engine(one, to_host=False) for one in ins),
+                *(one.engine(stream, to_host=False) for one in ins),
             ]
         small_outs, large_outs = _sorted(outs)
         small_ins, large_ins = _sorted(ins)
         return [
-            *(self._by_engine(one, to_host=True) for one in large_outs),
+            *(one.engine(stream, to_host=True) for one in large_outs),
             self._mailbox(index, word, small_outs, small_ins),
-            *(self._by_engine(one, to_host=False) for one in large_ins),
+            *(one.engine(stream, to_host=False) for one in large_ins),
         ]
 
-    def _staged(self, view: object) -> _Staged:
+    def _staged(self, view: object) -> Placed:
         checked = self.memory.checked(view)
-        address, array = self.mail.staged(checked.kind)
-        return _Staged(checked.address, address, checked.nbytes, array)
+        return placed(checked, self.mail.room(checked.nbytes))
 
     def _word(self, work: HostWork) -> int:
         error = DeadlineError(
@@ -99,16 +96,6 @@ class Excursions:
         self.words.append(self.memory.complaints.take(error))
         return self.words[-1]
 
-    def _by_engine(self, one: _Staged, *, to_host: bool) -> Submit:
-        stream = self.memory.gpu.compute.handle
-        if not one.nbytes:
-            return lambda: None
-        if to_host:
-            given = ("cuMemcpyDtoHAsync", one.host, one.device, one.nbytes, stream)
-        else:
-            given = ("cuMemcpyHtoDAsync", one.device, one.host, one.nbytes, stream)
-        return lambda: call(*given)
-
     def _called(self, index: int, word: int) -> Submit:
         flag = ctypes.c_uint32.from_address(word)
 
@@ -120,7 +107,7 @@ class Excursions:
         return lambda: call_host(stream, address)
 
     def _mailbox(
-        self, index: int, word: int, outs: Sequence[_Staged], ins: Sequence[_Staged]
+        self, index: int, word: int, outs: Sequence[Placed], ins: Sequence[Placed]
     ) -> Submit:
         forms = [work.form for work in self.works]
         later = SeamForm.MAILBOX in forms[index + 1 :]
@@ -142,23 +129,12 @@ class Excursions:
         return self.loader.launch(MAILBOX, given, blocks=1, threads=threads)
 
 
-@attrs.frozen(eq=False)
-class _Staged:
-    """A value on the device and its room on the host, by address, and that as an array."""
-
-    device: int
-    host: int
-    nbytes: int
-    array: Array
-
-
-def _sorted(values: Sequence[_Staged]) -> tuple[list[_Staged], list[_Staged]]:
+def _sorted(values: Sequence[Placed]) -> tuple[list[Placed], list[Placed]]:
     """Part values that the kernel copies from those that are the engine's."""
-    small: list[_Staged] = []
-    large: list[_Staged] = []
+    small: list[Placed] = []
+    large: list[Placed] = []
     for one in values:
-        by_words = one.nbytes <= SMALL and not (one.nbytes | one.device) % 4
-        (small if by_words and len(small) < MOST else large).append(one)
+        (small if one.by_words and len(small) < MOST else large).append(one)
     return small, large
 
 

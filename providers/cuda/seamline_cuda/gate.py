@@ -91,7 +91,7 @@ class Gate:
         RecordingError
             Names the node whose launch did it.
         """
-        capture = self.mine()
+        capture = None if self._capture is None else self.mine()
         if capture is not None:
             raise capture.refuse(what)
 

@@ -21,6 +21,7 @@ from numba.cuda import libdevice
 from numba.cuda.extending import intrinsic
 
 from seamline_cuda.device_functions import FUNCTIONS
+from seamline_cuda.matrix_intrinsics import MATRIX_GLOBALS
 
 __all__ = ["GLOBALS"]
 
@@ -249,6 +250,7 @@ GLOBALS: dict[str, Any] = {
     "store_system": store_system,
     "nanoseconds": nanoseconds,
     "four_at": four_at,
+    **MATRIX_GLOBALS,
     "move_four": move_four,
     "move_one": move_one,
     **FUNCTIONS,

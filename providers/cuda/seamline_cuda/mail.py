@@ -22,9 +22,9 @@ import attrs
 import numpy as np
 
 from seamline.errors import KernelError
-from seamline.provider import Array, Buffer
+from seamline.provider import Buffer
 from seamline.serving import KEPT, SPINS, waited
-from seamline.tensors import TensorType, nbytes_of, numpy_dtype
+from seamline.tensors import TensorType, nbytes_of
 from seamline_cuda.driver import call
 from seamline_cuda.errors import CudaError
 from seamline_cuda.mailbox import ABORTED, ANSWERED, ASKED, LATE
@@ -118,13 +118,11 @@ class CudaMail:
             stack.pop_all()
         return made
 
-    def staged(self, kind: TensorType) -> tuple[int, Array]:
-        """Give room for a value: its address, and the same as an array."""
-        address, size = self.shared + self._used, nbytes_of(kind)
-        self._used += _rounded(size)
-        raw = (ctypes.c_uint8 * max(size, 1)).from_address(address)
-        flat = np.ctypeslib.as_array(raw)[:size]
-        return address, flat.view(numpy_dtype(kind.dtype)).reshape(kind.sizes)
+    def room(self, nbytes: int) -> int:
+        """Give the address of room for a value."""
+        address = self.shared + self._used
+        self._used += _rounded(nbytes)
+        return address
 
     def took(self, count: int) -> list[list[float]]:
         """

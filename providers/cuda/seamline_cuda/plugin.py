@@ -36,7 +36,17 @@ _OPTIONS = (
         "seconds that a recording waits for the host",
         minimum=0,
     ),
+    Option(
+        "edge_limit",
+        int,
+        128 << 10,
+        "bytes of the largest value whose copy a recording takes in; 0 for none",
+        minimum=0,
+    ),
     Option("tf32", bool, False, "round factors of float32 products to 10 bits"),
+    Option(
+        "measure_products", bool, True, "take the quickest algorithm for each product"
+    ),
 )
 
 

@@ -7,7 +7,7 @@ import contextlib
 from seamline_cuda.blaslt import Described, constant, described
 from seamline_cuda.works import Matrix, ProductWork
 
-__all__ = ["addresses_of", "alignment_of", "layout_of", "operation_of"]
+__all__ = ["addresses_of", "alignment_of", "layout_of", "operation_of", "width_of"]
 
 _TYPES = {
     "float32": "CUDA_R_32F",
@@ -66,6 +66,11 @@ def layout_of(
 
 def _type_of(dtype: str) -> int:
     return constant("CudaDataType", _TYPES[dtype])
+
+
+def width_of(dtype: str) -> int:
+    """Give the bytes of an element."""
+    return _WIDTHS[dtype]
 
 
 def addresses_of(work: ProductWork) -> list[tuple[str, int]]:

@@ -5,10 +5,10 @@ The library's matrices lie column by column. What lies row by row is to it the t
 so ``c = a @ b`` is asked for as ``c' = b' @ a'``: the operands change places, nothing is
 moved, and a bias along the rows of ``c`` is the one along columns that the library adds.
 
-Descriptors are made, and the library's best algorithm is asked for, when a segment is
-bound: a run, and so a capture, only submits. All products of a provider follow one another
-on its stream of kernels, so they share one workspace, which is taken before the first.
-They follow one another whole: one call may give the stream two kernels, of which the second
+Descriptors are made, and the library's best algorithms are asked for, when a segment is
+bound, which is when the quickest of them is found: a run, and so a capture, only submits.
+All products of a provider follow one another on its stream of kernels, so they share one
+workspace, which is taken before the first. They follow one another whole: one call may give the stream two kernels, of which the second
 joins what the first left in the workspace, so two threads take turns with their calls.
 """
 
@@ -37,11 +37,13 @@ from seamline_cuda.product_descriptors import (
     layout_of,
     operation_of,
 )
-from seamline_cuda.works import ProductWork
+from seamline_cuda.product_search import Places, searched
+from seamline_cuda.works import Matrix, ProductWork
 
 __all__ = ["Product", "Products"]
 
 _MIB = 1 << 20
+_ALGORITHMS = 8  #: that are measured at most
 #: What NVIDIA recommends, by the device's major capability; 4 MiB for all others.
 _WORKSPACES = {9: 32 * _MIB, 10: 32 * _MIB}
 
@@ -83,6 +85,48 @@ class Product:
         self._stack.close()
 
 
+def _layouts(
+    work: ProductWork, addend: Matrix, stack: contextlib.ExitStack
+) -> list[Described]:
+    """Describe the matrices: the library's first is the second here, its rows the columns."""
+    result = work.result or work.dtype
+    return [
+        layout_of(work, work.b, work.dtype, work.depth, work.columns, stack),
+        layout_of(work, work.a, work.dtype, work.rows, work.depth, stack),
+        layout_of(work, addend, result, work.rows, work.columns, stack),
+        layout_of(work, work.target, result, work.rows, work.columns, stack),
+    ]
+
+
+@attrs.frozen(eq=False)
+class _Given:
+    """What a call of the library needs, but the algorithm and the addresses."""
+
+    products: Products
+    product: Described
+    layouts: list[Described]
+    scales: Any
+    records: Any
+    workspace: Buffer
+
+    def arguments(self, which: int, places: Places) -> tuple[Any, ...]:
+        """Give a call's arguments."""
+        first, second, third, fourth = places
+        b, a, c, d = (layout.handle for layout in self.layouts)
+        alpha = self.scales.ctypes.data
+        return (
+            self.products._handle, self.product.handle, alpha, second, b, first, a,
+            alpha + self.scales.itemsize, third, c, fourth, d,
+            self.records[which:].ctypes.data, self.workspace.address,
+            self.workspace.nbytes, int(self.products.memory.gpu.compute.handle),
+        )  # fmt: skip
+
+    def submit(self, which: int, places: Places) -> None:
+        """Submit the product by one of the algorithms over other places."""
+        with self.products._turn:
+            call("matmul", *self.arguments(which, places))
+
+
 @attrs.define(eq=False)
 class Products:
     """
@@ -92,9 +136,12 @@ class Products:
     ----------
     memory
         Where the workspace lies; it outlives this.
+    measures
+        Whether the quickest of the library's algorithms is taken, not what it thinks best.
     """
 
     memory: CudaMemory
+    measures: bool = False
     _handle: int = attrs.field(default=0, init=False)
     _workspace: Buffer | None = attrs.field(default=None, init=False)
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
@@ -136,46 +183,37 @@ class Products:
     ) -> Product:
         product = operation_of(work, stack)
         addend = work.addend or work.target
-        result = work.result or work.dtype
-        # The library's first operand is the second here, and its rows are the columns.
-        layouts = [
-            layout_of(work, work.b, work.dtype, work.depth, work.columns, stack),
-            layout_of(work, work.a, work.dtype, work.rows, work.depth, stack),
-            layout_of(work, addend, result, work.rows, work.columns, stack),
-            layout_of(work, work.target, result, work.rows, work.columns, stack),
-        ]
-        found = self._algorithm(work, product, layouts, workspace.nbytes)
+        layouts = _layouts(work, addend, stack)
+        records = self._algorithms(work, product, layouts, workspace.nbytes)
         scale = np.float64 if work.dtype == "float64" else np.float32
         scales = np.array([work.alpha, work.beta], scale)
-        alpha = scales.ctypes.data
-        b, a, c, d = (layout.handle for layout in layouts)
-        given = (
-            self._handle, product.handle, alpha, work.b.address, b, work.a.address, a,
-            alpha + scales.itemsize, addend.address, c, work.target.address, d,
-            found.ctypes.data, workspace.address, workspace.nbytes,
-            int(self.memory.gpu.compute.handle),
-        )  # fmt: skip
+        given = _Given(self, product, layouts, scales, records, workspace)
+        which = 0
+        if len(records) > 1:
+            which = searched(self.memory, work, len(records), given.submit, self._turn)
         sizes = f"{work.rows}x{work.columns}x{work.depth}"
         times = f"{work.batch} times " if work.batch > 1 else ""
         name = f"product of {times}{sizes} in {work.dtype}"
-        needed = int(found["workspace_size"][0])
+        places = (work.a.address, work.b.address, addend.address, work.target.address)
         return Product(
-            name, needed, self._turn, given, (scales, found), contextlib.ExitStack()
-        )
+            name, int(records["workspace_size"][which]), self._turn,
+            given.arguments(which, places), (scales, records), contextlib.ExitStack(),
+        )  # fmt: skip
 
-    def _algorithm(
+    def _algorithms(
         self, work: ProductWork, product: Described, layouts: list[Described], room: int
     ) -> Any:
-        """Ask for the best algorithm; gives the library's own record of it."""
+        """Ask for the best algorithms; gives the library's own records of them."""
         preference = described("matmul_preference")
         try:
             preference.set("MAX_WORKSPACE_BYTES", room)
             for letter, address in addresses_of(work):
                 preference.set(f"MIN_ALIGNMENT_{letter}_BYTES", alignment_of(address))
-            found, count = np.zeros(1, record_of_heuristic()), np.zeros(1, np.int32)
+            most = _ALGORITHMS if self.measures else 1
+            found, count = np.zeros(most, record_of_heuristic()), np.zeros(1, np.int32)
             call(
                 "matmul_algo_get_heuristic", self._handle, product.handle,
-                *(layout.handle for layout in layouts), preference.handle, 1,
+                *(layout.handle for layout in layouts), preference.handle, most,
                 found.ctypes.data, count.ctypes.data,
             )  # fmt: skip
         finally:
@@ -185,7 +223,7 @@ class Products:
             raise BlasError(
                 "cublasLt matmul_algo_get_heuristic", "NO_ALGORITHM", -1, why
             )
-        return found
+        return found[: count[0]]
 
     def close(self) -> None:
         """Give handle and workspace back, no product under way; a second call does nothing."""

@@ -23,6 +23,7 @@ from seamline_cuda import blaslt
 from seamline_cuda.chain import record_chain
 from seamline_cuda.compiler import counts, folder
 from seamline_cuda.device import Gpu
+from seamline_cuda.edges import EDGE_LIMIT
 from seamline_cuda.errors import CudaError
 from seamline_cuda.form_prices import PRICES
 from seamline_cuda.loading import Loader
@@ -45,7 +46,9 @@ class CudaProvider(KernelProvider):
         ``pool_bytes``, bytes of pages kept between two uses; ``deadline``, seconds that the
         host waits for the device at most, 0 for as long as it takes; ``tf32``, whether
         factors of float32 products may be rounded to 10 bits of mantissa;
-        ``answer_deadline``, seconds that a recording waits for the host.
+        ``answer_deadline``, seconds that a recording waits for the host; ``edge_limit``,
+        bytes of the largest value whose copy a recording takes in, 0 for none;
+        ``measure_products``, whether the library's algorithms are measured.
 
     Raises
     ------
@@ -67,10 +70,13 @@ class CudaProvider(KernelProvider):
                 pool_nbytes=int(chosen.get("pool_bytes", 0)),
             )
             self._loader = Loader(self.gpu)
-            self._products = Products(self._memory)
+            self._products = Products(
+                self._memory, bool(chosen.get("measure_products", False))
+            )
             self._unmade = blaslt.missing()
             self._apart: dict[str, str] = {}
             self._patience = float(chosen.get("answer_deadline", 10.0))
+            self.edge_limit = int(chosen.get("edge_limit", EDGE_LIMIT))
         except BaseException:
             self.gpu.close()
             raise

@@ -87,7 +87,8 @@ class CudaRecording:
             The driver refused it, or reported work that failed earlier.
         """
         segment, memory = self.held.segment, self.memory
-        with segment.taken():
+        segment.take()
+        try:
             memory.gate.legal("replays a recording")
             graph = self.graph
             if graph is None:
@@ -103,6 +104,8 @@ class CudaRecording:
                     provider=segment.provider,
                     segment=segment.spec.name,
                 ) from error
+        finally:
+            segment.give()
 
     def close(self) -> None:
         """Give the graph back once it is not in flight; a second call does nothing."""

@@ -198,6 +198,9 @@ class CudaGraph:
 
     handle: Any
     nodes: int
+    _driver: Callable[..., Any] = attrs.field(
+        factory=lambda: prepared("cuGraphLaunch"), init=False
+    )
 
     @classmethod
     def of(cls, graph: Any) -> CudaGraph:
@@ -214,7 +217,9 @@ class CudaGraph:
 
     def launch(self, stream: Stream) -> None:
         """Submit what was recorded, again."""
-        check("cuGraphLaunch", prepared("cuGraphLaunch")(self.handle, stream.handle))
+        given = self._driver(self.handle, stream.handle)
+        if given[0] != SUCCESS:
+            check("cuGraphLaunch", given)
 
     def close(self) -> None:
         """Give it back; a second call does nothing."""

@@ -15,6 +15,7 @@ from seamline.tensors import TensorType, ValueType
 from seamline_cuda import (
     attention,
     attention_contrib,
+    attention_packed,
     attention_projected,
     convolution,
     convolution_integer,
@@ -111,6 +112,7 @@ for _name, _formulas in FORMULAS.items():
 for _family in (
     attention,
     attention_contrib,
+    attention_packed,
     attention_projected,
     convolution,
     convolution_integer,

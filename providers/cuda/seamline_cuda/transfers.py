@@ -28,6 +28,7 @@ import attrs
 import numpy as np
 
 from seamline.provider import Array
+from seamline_cuda.copy_counts import CopyCounts
 from seamline_cuda.device import Gpu
 from seamline_cuda.driver import check, prepared
 from seamline_cuda.errors import CudaError
@@ -58,6 +59,8 @@ class Transfers:
         The open device; it outlives this.
     slot
         Bytes of one piece.
+    made
+        Counts of copies, those of recordings among them.
     arrays
         What results are read into.
     """
@@ -65,12 +68,12 @@ class Transfers:
     gpu: Gpu
     slot: int = SLOT
     gate: Gate = GATE
+    made: CopyCounts = attrs.field(factory=CopyCounts, init=False)
     arrays: ResultArrays = attrs.field(factory=ResultArrays)
     _lock: threading.RLock = attrs.field(factory=threading.RLock, init=False)
     _slots: list[Slot] = attrs.field(factory=list, init=False)
     _next: int = attrs.field(default=0, init=False)
     _order: Event | None = attrs.field(default=None, init=False)
-    _counts: dict[str, float] = attrs.field(factory=dict, init=False)
     _stack: ExitStack = attrs.field(factory=ExitStack, init=False)
 
     def write(self, address: int, source: Array) -> None:
@@ -141,13 +144,13 @@ class Transfers:
         dict
             ``copies_in`` and ``bytes_in``, to the device, and the same with ``out``, from
             it; ``seconds_in`` of copies that were timed and are done, ``timed_in`` their
-            bytes.
+            bytes. Those of recordings are among them, and not timed.
         """
         with self._lock, self.gpu.here():
             for slot in self._slots:
                 if slot.way and slot.done.is_reached():
                     self._timed(slot)
-            return dict(self._counts)
+        return self.made.all()
 
     def close(self) -> None:
         """Give events and pinned memory back, once no copy uses them; once."""
@@ -236,19 +239,16 @@ class Transfers:
         )
         stream.record(slot.done)
         slot.way = way
-        self._count(f"copies_{way}", 1)
-        self._count(f"bytes_{way}", size)
+        self.made.add(f"copies_{way}", 1)
+        self.made.add(f"bytes_{way}", size)
 
     def _timed(self, slot: Slot) -> None:
         """Count the time of a slot's copy, which is done, where it was taken."""
         if slot.nbytes:
             spent = slot.done.since(slot.begun)
-            self._count(f"seconds_{slot.way}", spent)
-            self._count(f"timed_{slot.way}", slot.nbytes)
+            self.made.add(f"seconds_{slot.way}", spent)
+            self.made.add(f"timed_{slot.way}", slot.nbytes)
         slot.way = ""
-
-    def _count(self, what: str, more: float) -> None:
-        self._counts[what] = self._counts.get(what, 0) + more
 
     def _noticing(self, act: Callable[[], Any]) -> None:
         try:

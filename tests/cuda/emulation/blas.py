@@ -11,6 +11,7 @@ Products are submitted to the stream that they name, and computed when it gets t
 from __future__ import annotations
 
 import ctypes
+import time
 
 import numpy as np
 from nvmath.bindings import cublasLt
@@ -78,7 +79,9 @@ class EmulatedLt(Multiplying):
         self.state = state
         self.open = {}  # descriptors and handles that were not given back
         self.calls = []
+        self.taken = []  # the algorithm of each product
         self.fail_at = None  # name of a call that is refused, and the status
+        self.costs = (0.0,)  # seconds of each algorithm; one that takes None is refused
         self.between = lambda: None  # called between the halves of a product
         self._halves = {}
         self._next = 0x1000
@@ -168,14 +171,14 @@ class EmulatedLt(Multiplying):
         self._check(self.open[product], [self.open[x] for x in (a, b, c, d)])
         if wanted.get("MAX_WORKSPACE_BYTES", 0) < _WORKSPACE:
             raise StatusError(Status.NOT_SUPPORTED)
-        found = np.frombuffer(
-            (ctypes.c_uint8 * self.matmul_heuristic_result_dtype.itemsize).from_address(results),
-            self.matmul_heuristic_result_dtype,
-        )  # fmt: skip
+        many, kind = min(asked, len(self.costs)), self.matmul_heuristic_result_dtype
+        raw = (ctypes.c_uint8 * (many * kind.itemsize)).from_address(results)
+        found = np.frombuffer(raw, kind)
         even = [wanted.get(f"MIN_ALIGNMENT_{x}_BYTES", 256) for x in "ABCD"]
-        found["algo"]["data_"][0, :6] = [product, a + b + c + d, *even]
+        found["algo"]["data_"][:, :6] = [product, a + b + c + d, *even]
+        found["algo"]["data_"][:, 6] = range(many)
         found["workspace_size"] = _WORKSPACE
-        ctypes.c_int.from_address(count).value = min(asked, 1)
+        ctypes.c_int.from_address(count).value = many
 
     def _check(self, product, layouts):
         a, b, c, d = layouts
@@ -200,10 +203,16 @@ class EmulatedLt(Multiplying):
         handles = (adesc, bdesc, cdesc, ddesc)
         layouts = [self.open[x] for x in handles]
         self._check(described, layouts)
-        found = (ctypes.c_uint64 * 6).from_address(algo)
+        found = (ctypes.c_uint64 * 7).from_address(algo)
+        cost = self.costs[found[6]]
+        if cost is None:
+            raise StatusError(Status.NOT_SUPPORTED)
+        self.taken.append(found[6])
         if tuple(found[:2]) != (product, sum(handles)) or workspace_nbytes < _WORKSPACE:
             raise StatusError(Status.INVALID_VALUE)
-        for even, layout, address in zip(found[2:], layouts, (a, b, c, d), strict=True):
+        for even, layout, address in zip(
+            found[2:6], layouts, (a, b, c, d), strict=True
+        ):
             size = np.dtype(TYPES[layout.type]).itemsize
             if (address | (layout.batch > 1) * layout.stride * size) % even:
                 raise StatusError(Status.INVALID_VALUE)
@@ -215,6 +224,7 @@ class EmulatedLt(Multiplying):
         # and what other threads submit to the stream may come between.
         def first():
             self.state.host(workspace, workspace_nbytes, "the workspace of a product")
+            time.sleep(cost)
             self._halves[workspace] = (described, layouts, a, b, *scales)
 
         def then():

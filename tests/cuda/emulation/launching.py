@@ -13,6 +13,7 @@ import random
 import types
 
 import numpy as np
+from tests.cuda.emulation import matrices
 from tests.cuda.emulation.definitions import PLAIN
 from tests.cuda.emulation.lockstep import Block
 from tests.cuda.emulation.names import COLLECTIVE, WARP, Names, Place
@@ -38,7 +39,7 @@ def run_kernel(kernel, *arguments, blocks=1, threads=32):
 def launched(kernel, arguments, memory, grid, block):
     """Run a kernel over addresses and numbers, in memory that answers ``stretch``."""
     names = Names(grid, block, kernel.name)
-    scope = dict(PLAIN, cuda=names)
+    scope = {**PLAIN, **matrices.functions(names), "cuda": names}
     code, in_step = _code(kernel.text)
     exec(code, scope)
     function = scope[kernel.name]
@@ -82,7 +83,7 @@ def bound(kernel, arguments, function, memory):
 @functools.lru_cache(512)
 def _code(text):
     code = compile(text, "<kernel>", "exec")
-    return code, bool(_names_in(code) & COLLECTIVE)
+    return code, bool(_names_in(code) & (COLLECTIVE | matrices.NAMES))
 
 
 def _names_in(code):

@@ -15,6 +15,7 @@ from collections import Counter
 
 import attrs
 from greenlet import getcurrent, greenlet
+from tests.cuda.emulation import matrices
 from tests.cuda.emulation.names import WARP
 
 
@@ -160,6 +161,9 @@ def _warp_results(what, waiting, named):
     if what in ("any_sync", "all_sync"):
         found = {"any_sync": any, "all_sync": all}[what](values.values())
         return dict.fromkeys(named, found)
+    if what in matrices.NAMES:
+        found = matrices.together(what, values)
+        return {rank: found[rank % WARP] for rank in named}
     results = {}
     for rank in named:
         lane = rank % WARP

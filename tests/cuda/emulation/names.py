@@ -66,7 +66,7 @@ class Names:
         ]
         return given[0] if rank == 1 else tuple(given)
 
-    def _shared(self, shape, dtype):
+    def _shared(self, shape, dtype, alignment=None):
         line = sys._getframe(1).f_lineno
         if line not in self.shared_memory:
             where = f"{self.kernel}, shared memory of line {line}"

@@ -16,7 +16,7 @@ from seamline_cpu.kernels.dequantized_weights import (
     unfit_weights,
 )
 from seamline_cpu.kernels.matmul_nbits import bind_packed
-from seamline_cpu.kernels.nbits_choice import choice, forced_by, is_int8
+from seamline_cpu.kernels.nbits_choice import choice, forced_by, is_exact, is_int8
 from seamline_cpu.kernels.nbits_layout import Packed, pack, packed_nbytes
 from seamline_cpu.kernels.nbits_product import Product
 from seamline_cpu.kernels.recorded import OF_FLOATS, constant, converted
@@ -77,7 +77,8 @@ def dequantized_matmul(call: Call) -> Run:
     int8, threads = is_int8(level), threads_of(call.options)
 
     def bound(packed: Packed) -> Run:
-        return bind_packed(call, Product(packed, variant, int8, threads), 4)
+        product = Product(packed, variant, int8, threads, is_exact(level))
+        return bind_packed(call, product, 4)
 
     def make() -> Packed:
         return pack(source_of(form, call.inputs[1], call.inputs[2], call.input(3)))

@@ -54,7 +54,7 @@ def wide(x: Array, runs: list[Run]) -> Array:
         a=source.ctypes.data, a_pitch=source.strides[0], x=made.ctypes.data,
         x_pitch=made.strides[0],
     )  # fmt: skip
-    what = widened(choice(0, None).variant, str(source.dtype))
+    what = widened(choice(0, None, tiles=False).variant, str(source.dtype))
     runs.append(bind(what, a, 1, keep=(source, made, order)))
     return made
 
@@ -69,7 +69,7 @@ def summed(routes: Routes, results: Array, y: Array, threads: int) -> list[Run]:
     if kind == "float16" and not converts_half():
         return [*runs, partial(np.copyto, y, total, casting="unsafe")]
     arguments = [total.ctypes.data, y.size, y.ctypes.data]
-    what = narrowed(choice(0, None).variant, kind)
+    what = narrowed(choice(0, None, tiles=False).variant, kind)
     return [*runs, bind(what, arguments, 1, keep=(total, y))]
 
 

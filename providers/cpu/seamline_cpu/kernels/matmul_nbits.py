@@ -18,7 +18,7 @@ from seamline.fitting import all_of
 from seamline.kernels import Call, Run
 from seamline.provider import Array, NodeView
 from seamline_cpu.binding import in_order, nothing
-from seamline_cpu.kernels.nbits_choice import choice, forced_by, is_int8
+from seamline_cpu.kernels.nbits_choice import choice, forced_by, is_exact, is_int8
 from seamline_cpu.kernels.nbits_layout import (
     Packed,
     Source,
@@ -135,7 +135,8 @@ def matmul_nbits(call: Call) -> Run:
 def _bound(call: Call, packed: Packed) -> Run:
     level = int(call.attr("accuracy_level", 0))
     variant = choice(level, forced_by(call.options)).variant
-    product = Product(packed, variant, is_int8(level), threads_of(call.options))
+    threads, exact = threads_of(call.options), is_exact(level)
+    product = Product(packed, variant, is_int8(level), threads, exact)
     return bind_packed(call, product, 5)
 
 

@@ -26,7 +26,7 @@ from seamline_cpu.kernels.nbits_layout import GROUP, Form
 from seamline_cpu.kernels.nbits_tiles import load_scales
 from seamline_cpu.vectors import F32, I8, I16, I32, I64, Vectors, vector
 
-__all__ = ["DEEP", "PAIR", "emit_turned", "emit_unpacked", "order_of", "turned_nbytes",
+__all__ = ["DEEP", "PAIR", "emit_turned", "emit_unpacked", "order_of", "picked", "turned_nbytes",
            "turner", "unpacker"]  # fmt: skip
 
 DEEP = 32  #: of K in a tile
@@ -196,7 +196,7 @@ def _weights(v: Vectors, form: Form, row: _Row) -> Any:
     # The upper halves of the sums, over and over: lane k is of code k mod 16.
     halves = v.cast(_scaled(v, form, codes, row), I16)
     table = v.shuffle(halves, [2 * (k % GROUP) + 1 for k in range(form.step)])
-    return _picked(v, table, row.codes)
+    return picked(v, table, row.codes)
 
 
 def _scaled(v: Vectors, form: Form, codes: Any, row: _Row) -> Any:
@@ -209,7 +209,7 @@ def _scaled(v: Vectors, form: Form, codes: Any, row: _Row) -> Any:
     return b.add(b.bitcast(made, words), v.constant(words, 0x8000))
 
 
-def _picked(v: Vectors, table: Any, index: Any) -> Any:
+def picked(v: Vectors, table: Any, index: Any) -> Any:
     """Give the lanes of a table that the low bits of an index's lanes name."""
     kind, lanes = table.type, table.type.count
     if v.lanes == 16:

@@ -39,6 +39,9 @@ from seamline_cpu.kernels.nbits_operands import SLOTS
 from seamline_cpu.kernels.nbits_plans import FROM_ROWS as PIECES_FROM
 from seamline_cpu.kernels.nbits_plans import MOST_HELD, holds_codes
 from seamline_cpu.kernels.nbits_several import by_held_bytes
+from seamline_cpu.kernels.nbits_split import FROM_ROWS as SPLIT_FROM
+from seamline_cpu.kernels.nbits_split import splits
+from seamline_cpu.kernels.nbits_split_product import by_split_tiles
 from seamline_cpu.kernels.nbits_turns import (
     AT_ONCE,
     QUANTISED_APART,
@@ -68,17 +71,34 @@ class Product:
         Of :data:`seamline_cpu.kernels.nbits_choice.VARIANTS`.
     int8
         Activations are quantised to 8 bits.
+    exact
+        Activations are not rounded where tiles of AMX multiply them.
     """
 
     packed: Packed
     variant: str
     int8: bool
     threads: int
+    exact: bool = False
 
     @property
     def vectors(self) -> str:
         """Give the variant of vector code: what tiles do not do."""
         return "avx512vnni" if self.variant == "amx" else self.variant
+
+    def way(self, m: int) -> str:
+        """
+        Give how ``m`` rows are multiplied.
+
+        ``split`` and ``tiles`` by AMX, as sums of bfloat16 and rounded to it; ``pieces`` by
+        vectors of float32; ``few`` by vectors, each row by itself.
+        """
+        if self.variant == "amx":
+            if self.exact and m >= SPLIT_FROM and splits(self.packed.form):
+                return "split"
+            if not self.exact and m >= from_rows(int8=self.int8):
+                return "tiles"
+        return "pieces" if not self.int8 and m >= PIECES_FROM else "few"
 
     def bound(self, x: Array, bias: Array, y: Array) -> Run:
         """
@@ -105,9 +125,12 @@ class Product:
             source, kind = wide, "float32"
         out = y if y.dtype == f4 else np.empty(y.shape, f4)
         many = (self.packed, source, kind, bias, out, self.threads)
-        if self.variant == "amx" and len(x) >= from_rows(int8=self.int8):
+        way = self.way(len(x))
+        if way == "split":
+            runs += by_split_tiles(*many)
+        elif way == "tiles":
             runs += by_tiles(*many)
-        elif not self.int8 and len(x) >= PIECES_FROM:
+        elif way == "pieces":
             runs += by_pieces(*many, variant=self.vectors)
         elif self.int8 and holds_codes(self.vectors, len(x)):
             rows = _height(len(x), MOST_HELD)
