@@ -120,10 +120,6 @@ def test_a_length_beyond_the_steps_is_an_error():
 
 
 REFUSED = {
-    "antialiasing": (
-        'g (float[9] x) => (float[3] y) <int64[1] s = {3}> { y = Resize<mode = "linear", antialias = 1>(x, , , s) }',
-        "antialias",
-    ),
     "whole numbers between samples": (
         'g (uint8[9] x) => (uint8[3] y) <int64[1] s = {3}> { y = Resize<mode = "linear">(x, , , s) }',
         "mode linear of uint8",
