@@ -43,7 +43,6 @@ from seamline_cpu.kernels.nbits_split import pays, splits
 from seamline_cpu.kernels.nbits_split_product import by_split_tiles
 from seamline_cpu.kernels.nbits_turns import (
     AT_ONCE,
-    QUANTISED_APART,
     SHARED_FROM,
     TURNS,
     counters,
@@ -57,6 +56,7 @@ f4 = np.float32
 #: For 32-bit lanes in a register: groups of weights that tiles of 1, 2, ... rows take.
 _INT8_GROUPS = {16: (4, 4, 4, 2, 2, 2), 8: (4, 2, 1, 1, 1), 4: (2, 1, 1, 1)}
 _FLOAT_GROUPS = {16: (4, 4, 2), 8: (2, 2, 1), 4: (1, 1, 1)}
+_QUANTISED_APART = 1 << 13  # activations that a thread quantises in some 2 us
 
 
 @attrs.frozen(eq=False)
@@ -90,14 +90,17 @@ class Product:
         Give how ``m`` rows are multiplied.
 
         ``split`` and ``tiles`` by AMX, as sums of bfloat16 and rounded to it; ``pieces`` by
-        vectors of float32; ``few`` by vectors, each row by itself.
+        vectors of float32; ``held`` in 8 bits, by codes that stay in registers; ``few`` by
+        vectors, each row by itself.
         """
         if self.variant == "amx":
             if self.exact and pays(m) and splits(self.packed.form):
                 return "split"
             if not self.exact and m >= from_rows(int8=self.int8):
                 return "tiles"
-        return "pieces" if not self.int8 and m >= PIECES_FROM else "few"
+        if self.int8:
+            return "held" if holds_codes(self.vectors, m) else "few"
+        return "pieces" if m >= PIECES_FROM else "few"
 
     def bound(self, x: Array, bias: Array, y: Array) -> Run:
         """
@@ -131,7 +134,7 @@ class Product:
             runs += by_tiles(*many)
         elif way == "pieces":
             runs += by_pieces(*many, variant=self.vectors)
-        elif self.int8 and holds_codes(self.vectors, len(x)):
+        elif way == "held":
             rows = _height(len(x), MOST_HELD)
             runs += by_held_bytes(*many, variant=self.vectors, rows=rows)
         else:
@@ -155,7 +158,7 @@ class Product:
             y_pitch=y.strides[0], per=max(1, panels // (TURNS * shares)),
             rows=max(rows, at_once // rows * rows), **weights_of(packed),
         )  # fmt: skip
-        few = shares if m * k >= QUANTISED_APART else 1
+        few = shares if m * k >= _QUANTISED_APART else 1
         kept: Any
         if not self.int8:
             first, few, kept = self._as_floats(a, x, kind, few)
