@@ -46,6 +46,22 @@ def product(weights, x, variant, tiles, bias=None, piece=PIECE):
     return out
 
 
+def test_activations_are_split_some_rows_at_a_time_in_the_same_memory():
+    weights, _ = packed(33, 64)
+    x, y = rows_of(270, 64), np.zeros((270, 33), F32)
+    bias = padded_bias(None, len(weights.data))
+    runs = by_split_tiles(
+        weights, x, "float32", bias, y, 1, variant="portable", tiles=TilesInMemory
+    )
+    assert len(runs) == 2 * 3  # 96 rows at a time
+    for run in runs:
+        run()
+    whole = y.copy()
+    for low in (0, 96, 192):
+        part = product(weights, x[low : low + 96], "portable", TilesInMemory)
+        np.testing.assert_array_equal(whole[low : low + 96], part)
+
+
 def rows_of(m, k, dtype=F32):
     return np.random.default_rng(m).standard_normal((m, k)).astype(dtype)
 

@@ -4,8 +4,7 @@ Floats as sums of bfloat16 values, and codes as bfloat16: operands of exact tile
 A float32 has 24 bits of significand, a bfloat16 eight: so three of them, each the upper half
 of what the ones before it left, add up to it exactly, and two to a float16. A code minus a
 whole zero point has eight bits at most. Products of the two are exact in float32, in which
-AMX adds them up: what its tiles give is what float32 arithmetic gives, at several times the
-rate of vectors. Scales stay out of it, for what they multiply would have to be rounded; a
+AMX adds them up: what its tiles give is what float32 arithmetic gives. Scales stay out of it, for what they multiply would have to be rounded; a
 block's sums are scaled in float32 (:mod:`.nbits_split_tile`).
 
 AMX takes what is below 2**-126 for zero, so of values below 2**-102 the last parts are lost.

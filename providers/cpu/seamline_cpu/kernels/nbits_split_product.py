@@ -1,10 +1,11 @@
 """
 Rows of activations times packed weights by AMX, as exact as float32 arithmetic.
 
-Activations are split once for the product (:mod:`.nbits_split`). A turn is some groups of
-weights and a block of rows. For each piece of K the turn's codes are made to tiles, which stay
-in the core's second cache for all of its rows; sixteen rows' piece of activations stays in the
-first for all of its groups.
+Activations are split once for the product (:mod:`.nbits_split`), which takes more memory than
+they do themselves: many rows are taken some at a time. A turn is some groups of weights and a
+block of rows. For each piece of K the turn's codes are made to tiles, which stay in the
+core's second cache for all of its rows; sixteen rows' piece of activations stays in the first
+for all of its groups.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ __all__ = ["by_split_tiles"]
 
 PIECE = 256  #: floats of K whose weights are made to tiles at once
 _HIGH, _MOST = 64, 36  # rows and groups in a turn, at most: both stay in a second cache
+_AT_ONCE = 128  # rows that are split before they are multiplied
 _TURNS = 4  # of each thread, so that one which was held up leaves some to others
 (_TURNS_AT, _PARTS, _M, _K, _A, _A_PITCH, _TILES, _DEPTH, _W, _ACROSS, _RECORD, _AFTER, _BLOCKS,
  _STEPS, _BIAS, _Y, _N, _GROUPS, _SCRATCH, _STRIDE, _PIECE, _PER, _HIGH_AT,
@@ -127,22 +129,29 @@ def by_split_tiles(
     ``piece`` is how many floats of K are unpacked at once, ``turns`` what threads take.
     """
     (m, k), form, parts = x.shape, packed.form, PARTS[kind]
-    depth, tall = packed.depth // DEEP, -(-m // GROUP)
-    groups, steps = -(-packed.n // GROUP), packed.block // DEEP
-    blocks = max(piece // packed.block, 1)
-    how = turns or _turns(tall, groups, threads)
-    held = huge(tall * depth * parts * TILE)
-    stride = TILE + how.per * blocks * (steps * TILE + LINE)
+    depth, groups = packed.depth // DEEP, -(-packed.n // GROUP)
+    tall = -(-m // GROUP)
+    some = -(-tall // -(-m // _AT_ONCE))  # tiles of rows at once
+    how, blocks = (
+        turns or _turns(some, groups, threads),
+        max(piece // packed.block, 1),
+    )
+    held = huge(some * depth * parts * TILE)
+    stride = TILE + how.per * blocks * (packed.block // DEEP * TILE + LINE)
     scratch, (counted, turns_at) = huge(threads * stride), counters(threads)
-    a = np.zeros(len(_SLOTS), np.int64)
-    fill(
-        a, _SLOTS, turns_at=turns_at, parts=threads, m=m, k=k, a=x.ctypes.data,
-        a_pitch=x.strides[0], tiles=held.ctypes.data, depth=depth, bias=bias.ctypes.data,
-        y=y.ctypes.data, scratch=scratch.ctypes.data, stride=stride, piece=blocks,
-        per=how.per, high=how.high, configuration=CONFIGURATION.ctypes.data,
-        **(weights_of(packed) | {"groups": groups}),
-    )  # fmt: skip
-    keep = (x, bias, y, packed, held, scratch, counted)
-    first = split(variant, kind, form.bits)
-    multiply = products(form, parts, variant, tiles)
-    return [bind(what, a, threads, keep=keep) for what in (first, multiply)]
+    every = weights_of(packed) | {
+        "turns_at": turns_at, "parts": threads, "k": k, "a_pitch": x.strides[0],
+        "tiles": held.ctypes.data, "depth": depth, "bias": bias.ctypes.data,
+        "groups": groups, "scratch": scratch.ctypes.data, "stride": stride,
+        "piece": blocks, "per": how.per, "high": how.high,
+        "configuration": CONFIGURATION.ctypes.data,
+    }  # fmt: skip
+    keep: object = (x, bias, y, packed, held, scratch, counted)
+    commands = split(variant, kind, form.bits), products(form, parts, variant, tiles)
+    runs: list[Run] = []
+    for low in range(0, m, some * GROUP):
+        a, rows = np.zeros(len(_SLOTS), np.int64), min(some * GROUP, m - low)
+        at = {"a": x[low:].ctypes.data, "y": y[low:].ctypes.data}
+        fill(a, _SLOTS, m=rows, **at, **every)
+        runs += [bind(what, a, threads, keep=keep) for what in commands]
+    return runs
