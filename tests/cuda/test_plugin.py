@@ -54,6 +54,7 @@ def test_the_spec_has_options_with_defaults_and_onnx_runtimes_name():
         "deadline": 0.0,
         "pool_bytes": 256 << 20,
         "answer_deadline": 10.0,
+        "edge_limit": 128 << 10,
         "tf32": False,
         "measure_products": True,
     }
