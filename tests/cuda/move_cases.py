@@ -411,6 +411,29 @@ RESIZES = {
         "float", "[1,1,4,5]", "[1,1,6,4]", "cubic", to=[1, 1, 6, 4],
         cubic_coeff_a=-0.5, exclude_outside=1,
     ),
+    "linear, stretched": resizing(
+        "float", "[1,2,9,8]", "[1,2,4,3]", "linear", to=[1, 2, 4, 3], antialias=1
+    ),
+    "linear, stretched along one axis of two": resizing(
+        "float", "[1,1,9,4]", "[1,1,4,7]", "linear", to=[1, 1, 4, 7], antialias=1
+    ),
+    "linear, stretched over a volume": resizing(
+        "double", "[6,5,7]", "[3,2,4]", "linear", to=[3, 2, 4], antialias=1
+    ),
+    "linear of halves, stretched": resizing(
+        "float16", "[1,1,7,9]", "[1,1,3,4]", "linear", to=[1, 1, 3, 4], antialias=1
+    ),
+    "cubic, stretched": resizing(
+        "float", "[1,1,12,11]", "[1,1,5,4]", "cubic", to=[1, 1, 5, 4], antialias=1
+    ),
+    "cubic, stretched, without what is outside": resizing(
+        "float", "[1,1,12,11]", "[1,1,5,4]", "cubic", scales=[1.0, 1.0, 0.42, 0.4],
+        antialias=1, exclude_outside=1, cubic_coeff_a=-0.5,
+        coordinate_transformation_mode="asymmetric",
+    ),
+    "stretched by nothing": resizing(
+        "float", "[1,5]", "[1,10]", "linear", scales=[1.0, 2.0], antialias=1
+    ),
     "cropped": resizing(
         "float", "[4,4]", "[3,5]", "linear", to=[3, 5], roi=[0.2, -0.4, 0.8, 1.3],
         coordinate_transformation_mode="tf_crop_and_resize", extrapolation_value=10.0,

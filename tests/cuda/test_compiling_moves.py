@@ -24,6 +24,7 @@ from seamline_cuda.gather_text import gather_kernel, picking_kernel, tuples_kern
 from seamline_cuda.mask_text import hot_kernel, reversed_kernel, triangle_kernel
 from seamline_cuda.move_text import move, transposed
 from seamline_cuda.padding import pad_kernel
+from seamline_cuda.resize_stretched import Stretched
 from seamline_cuda.resize_text import Sampling
 from seamline_cuda.update_text import (
     folded_lines,
@@ -61,6 +62,8 @@ MOVES = {
     "linear": Sampling("linear", "float32", (False, True, True), True, False).kernel(),
     "linear_of_halves_cropped": Sampling("linear", "float16", (True, True), False, True).kernel(),
     "cubic": Sampling("cubic", "float32", (False, True, True), True, False, True).kernel(),
+    "linear_of_halves_stretched": Stretched("linear", "float16", (False, True, True), True, False).kernel(),
+    "cubic_stretched": Stretched("cubic", "float32", (False, True, True), True, True, True).kernel(),
 }  # fmt: skip
 FORMULAS = {
     "angles": """g (float[64] x) => (float[64] y) {

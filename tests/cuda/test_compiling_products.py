@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.cuda.test_compiling import ARCHITECTURES, own_cache
+from tests.cuda.test_compiling_rows import works_of
 
 pytest.importorskip("numba_cuda", reason="the extra 'cuda' is not installed")
 
@@ -15,10 +16,16 @@ from seamline_cuda.columns import folding_kernel, gathering_kernel
 from seamline_cuda.compiler import compiled, ptx_of
 from seamline_cuda.direct_convolution import direct_kernel, integer_kernel
 from seamline_cuda.integer_texts import product_kernel
+from seamline_cuda.local_response import response_kernel
+from seamline_cuda.quantized_products import codes_kernel
 from seamline_cuda.vector_texts import adding_kernel, columns_kernel, rows_kernel
 
 __all__ = ["own_cache"]
 
+RANGE, CODES = works_of(
+    """g (float[3,70000] x) => (uint8[3,70000] y, float s, uint8 z)
+    { y, s, z = DynamicQuantizeLinear(x) }"""
+)[1:]
 KERNELS = {
     "spread": spread_kernel("float16"),
     "gathered": gathering_kernel(2),
@@ -43,6 +50,10 @@ KERNELS = {
     ),
     "direct_integers": integer_kernel("uint8", "int8", (1, 3, 3)),
     "direct_transposed": direct_kernel("float32", (1, 3, 3), transposed=True),
+    "linear_codes": codes_kernel("uint8", has_bias=True),
+    "quantized_range": RANGE.kernel,
+    "dynamic_codes": CODES.kernel,
+    "local_response": response_kernel("float16"),
 }
 LISTED = tomllib.loads(Path(__file__).with_name("registers_products.toml").read_text())
 

@@ -252,3 +252,12 @@ def test_dropout_passes_its_input_and_is_refused_where_it_may_train():
     assert "training_mode is not known" in refusal(trains)
     drawing = "g (float[3] x) => (float[3] y, bool[3] m) { y, m = Dropout(x) }"
     assert "a mask is drawn" in refusal(drawing)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32", "uint64", "int64"])
+def test_a_magnitude_of_whole_numbers_keeps_their_type(dtype):
+    ends = np.iinfo(dtype)
+    x = np.array([ends.min + (ends.min < 0), 0, 1, ends.max], dtype)
+    got = run(f"g ({dtype}[4] x) => ({dtype}[4] y) {{ y = Abs(x) }}", {"x": x})["y"]
+    assert got.dtype == x.dtype
+    assert got.tolist() == [abs(int(one)) for one in x]

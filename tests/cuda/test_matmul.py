@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from tests.core.toys import model
-from tests.cuda.emulation import check, drawn, peer
+from tests.cuda.emulation import check, drawn, opened, peer
 
 from seamline.claims import collect
 from seamline.constants import Constants
@@ -129,3 +129,18 @@ def test_stacks_join_what_is_stepped_through_alike():
     assert Stacks.of((2, 3), (2, 3)) == Stacks(6, 1, 1, ((0, 0, 0),), 1)
     assert Stacks.of((2, 3), ()) == Stacks(6, 1, 0, ((0, 0, 0),), 1)
     assert Stacks.of((2, 1), (1, 7)) == Stacks(7, 0, 1, ((0, 0, 0), (1, 0, 7)), 1)
+
+
+def test_a_rank_that_is_found_by_running_is_multiplied():
+    text = """g (bool b, float[2,3,4] x, float[4,5] w) => (float[] y)
+        { t = If(b) <then_branch = q () => (float[2,3,4] u) { u = Neg(x) },
+            else_branch = e () => (float[3,4] v) <int64[1] k = {0}> { v = ReduceMax<keepdims = 0>(x, k) }>
+          z = MatMul(t, w)  y = ReduceSum<keepdims = 0>(z) }"""
+    spread = np.random.default_rng(6)
+    x, w = (spread.standard_normal(s).astype(np.float32) for s in ((2, 3, 4), (4, 5)))
+    with opened(text) as pipeline:
+        for branch, left in ((True, -x), (False, x.max(axis=0)), (True, -x)):
+            (found,) = pipeline.run({"x": x, "w": w, "b": np.array(branch)})
+            np.testing.assert_allclose(found, (left @ w).sum(), 1e-4)
+        places = {one.provider for one in pipeline.placement.choices.values()}
+        assert places == {"core", "cuda"}

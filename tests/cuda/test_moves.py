@@ -120,10 +120,6 @@ def test_a_length_beyond_the_steps_is_an_error():
 
 
 REFUSED = {
-    "antialiasing": (
-        'g (float[9] x) => (float[3] y) <int64[1] s = {3}> { y = Resize<mode = "linear", antialias = 1>(x, , , s) }',
-        "antialias",
-    ),
     "whole numbers between samples": (
         'g (uint8[9] x) => (uint8[3] y) <int64[1] s = {3}> { y = Resize<mode = "linear">(x, , , s) }',
         "mode linear of uint8",
@@ -214,3 +210,23 @@ def test_arithmetic_of_shapes_is_no_seam_and_launches_nothing():
             assert moves == [f"move_{4 if sizes[0] > 1 else 3}_s"]
     finally:
         pipeline.close()
+
+
+@pytest.mark.parametrize(("given", "made", "to"), [("float", "int32", 6), ("int64", "double", 11), ("float16", "bfloat16", 16)])  # fmt: skip
+def test_bits_are_shown_as_another_type_of_their_width(given, made, to):
+    text = f"""g ({given}[3,4] x) => ({made}[3,4] y)
+        {{ t = Abs(x)  u = BitCast<to = {to}>(t)  y = Identity(u) }}"""
+    case = Case(text, opset=26)
+    feeds = case.feeds(0)
+    pipeline = opened(case.model)
+    try:
+        for _ in range(3):
+            (got,) = pipeline.run(feeds)
+            assert got.tobytes() == np.abs(feeds["x"]).tobytes()
+    finally:
+        pipeline.close()
+
+
+def test_bits_of_another_width_are_refused():
+    text = "g (float[3] x) => (int64[3] y) { y = BitCast<to = 7>(x) }"
+    assert "types of one width are accepted" in refusal(text, 26)

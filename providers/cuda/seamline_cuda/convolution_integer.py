@@ -13,12 +13,13 @@ from seamline_cuda.convolution_sizes import convolved, unfit
 from seamline_cuda.direct_convolution import direct_integers
 from seamline_cuda.works import Work
 
-__all__ = ["add_to", "convolve_integers"]
+__all__ = ["add_to", "convolve_integers", "unfit_zeros"]
 
 _BYTES = ("int8", "uint8")
 
 
-def _unfit_zeros(node: NodeView) -> str | None:
+def unfit_zeros(node: NodeView) -> str | None:
+    """Refuse zero points that are neither one for all nor one for each channel."""
     for index, what in ((2, "input"), (3, "weights")):
         if not node.has_input(index):
             continue
@@ -59,7 +60,7 @@ def add_to(table: KernelTable) -> None:
     table.kernel(
         "ConvInteger",
         dtypes={0: _BYTES, 1: _BYTES},
-        when=all_of(unfit_convolution(bias=None), unfit, _unfit_zeros),
+        when=all_of(unfit_convolution(bias=None), unfit, unfit_zeros),
         variant="direct",
         because="bytes are convolved exactly, a thread for each pixel",
         not_capturable=None,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from seamline.provider import NodeView
-from seamline.tensors import INTEGERS, TensorType
+from seamline.tensors import INTEGERS, UNSIGNED, TensorType
 from seamline_cuda.activations import ACTIVATIONS
 from seamline_cuda.elements import ELEMENTS, converted
 from seamline_cuda.formula import (
@@ -34,6 +34,10 @@ from seamline_cuda.quantizing_formulas import QUANTIZING
 __all__ = ["FORMULAS", "Formula", "formula_of"]
 
 _SMALL = ("int8", "int16", "int32")
+
+
+def _magnitude(node: NodeView) -> str:
+    return "{0}" if dtype_of(node) in UNSIGNED else "abs({0})"
 
 
 def _product(node: NodeView) -> str:
@@ -119,7 +123,7 @@ def _is_inference(node: NodeView) -> str | None:
 
 _CAST = ("to", "saturate", "round_mode")
 _BASIC: dict[str, Formula] = {
-    "Abs": Formula.of(6, SIGNED64, "abs({0})"),
+    "Abs": Formula.of(6, ALL, _magnitude),
     "Acos": of_float("acos", 7),
     "Acosh": of_float("acosh", 9),
     "Add": Formula.of(7, ALL, "{0} + {1}", alike=EITHER),

@@ -21,7 +21,7 @@ from seamline_cuda.matmul import c_steps, matrices_of, unfit, unfit_gemm, unfit_
 from seamline_cuda.matrices import Factor, Multiplied
 from seamline_cuda.works import KernelWork, Work
 
-__all__ = ["add_to", "multiply_integers"]
+__all__ = ["add_to", "multiply_bytes", "multiply_integers", "unfit_bytes"]
 
 _WORDS = ("int32", "int64", "uint32", "uint64")
 _BYTES = ("int8", "uint8")
@@ -124,7 +124,8 @@ def _whole_factors(node: NodeView) -> str | None:
     return None
 
 
-def _unfit_bytes(node: NodeView) -> str | None:
+def unfit_bytes(node: NodeView) -> str | None:
+    """Refuse zero points that are neither one for all nor one for each row or column."""
     found = matrices_of(node)
     zeros = [node.tensor(index) for index in (2, 3)]
     for index, zero in zip((2, 3), zeros, strict=True):
@@ -158,7 +159,7 @@ def add_to(table: KernelTable) -> None:
     table.kernel(
         "MatMulInteger",
         dtypes={0: _BYTES, 1: _BYTES},
-        when=all_of(unfit_sizes, _unfit_bytes),
+        when=all_of(unfit_sizes, unfit_bytes),
         variant="integers",
         because=_BECAUSE,
         not_capturable=None,

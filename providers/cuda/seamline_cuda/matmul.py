@@ -62,11 +62,13 @@ def matrices_of(node: NodeView) -> Multiplied | None:
 
 
 def unfit_sizes(node: NodeView) -> str | None:
-    """Refuse numbers that are no matrices, unknown ranks, and sizes out of range."""
+    """Refuse numbers that are no matrices, and sizes out of range, where they are known."""
     for index in (0, 1):
         kind = node.tensor(index)
-        if kind is None or kind.shape is None:
-            return f"the rank of input {index} is not known"
+        if kind is None:
+            return f"the type of input {index} is not known"
+        if kind.shape is None:
+            continue  # found by running; the sizes are looked at when a segment is bound
         if not kind.shape:
             return f"input {index} is a single number, and matrices are multiplied"
         if any(isinstance(n, int) and n >= LIMIT for n in kind.shape):

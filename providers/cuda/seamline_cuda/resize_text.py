@@ -8,7 +8,7 @@ the right side of every tie, and only the rest, the distance to that sample, is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import product as combined
 
 import attrs
@@ -19,7 +19,7 @@ from seamline_cuda.kernel_text import position
 from seamline_cuda.limits import bytes_of
 from seamline_cuda.loops import looped
 
-__all__ = ["Sampling"]
+__all__ = ["Sampling", "far_curve", "near_curve"]
 
 _TAPS = {"nearest": 1, "linear": 2, "cubic": 4}
 
@@ -75,8 +75,25 @@ class Sampling:
         value, and first and last place inside for each such axis; a cubic one the
         coefficient.
         """
-        rank, axes, element = len(self.moving), self.axes, self.element
-        name = f"resize_{self.mode}_{''.join('m' if m else 'k' for m in self.moving)}"
+        marks = "".join("m" if moves else "k" for moves in self.moving)
+        name = f"resize_{self.form}_{marks}"
+        names, kinds = self.parameters()
+        lines = [f"def {name}({', '.join(['source', 'target', 'n', *names])}):"]
+        at_once = 4 if self.mode == "nearest" else 1
+        lines += looped(self._load, self._store, at_once)
+        stored = f"{self.element.stored}*"
+        return DeviceKernel(
+            name, "\n".join(lines) + "\n", (stored, stored, "int64", *kinds)
+        )
+
+    @property
+    def form(self) -> str:
+        """Give the word of the kernel's name that says what it makes of samples."""
+        return self.mode
+
+    def parameters(self) -> tuple[list[str], list[str]]:
+        """Give names and types of what the kernel takes after the count."""
+        rank, axes, computed = len(self.moving), self.axes, self.element.computed
         whole = "int32" if self.narrow else "int64"
         parts = ("n", "rise", "base", "over", "back")
         names = [f"size{a}" for a in range(1, rank)] + [f"step{a}" for a in range(rank)]
@@ -84,21 +101,13 @@ class Sampling:
         kinds = ["uint32"] * max(rank - 1, 0) + ["int64"] * rank
         kinds += ["int64", whole, whole, whole, "int64"] * len(axes)
         if self.cropped:
-            names += [
-                "value",
-                *(f"{end}{a}" for a in axes for end in ("first", "last")),
-            ]
-            kinds += [element.computed, *["int64"] * (2 * len(axes))]
+            ends = [f"{end}{a}" for a in axes for end in ("first", "last")]
+            names += ["value", *ends]
+            kinds += [computed, *["int64"] * (2 * len(axes))]
         if self.mode == "cubic":
             names.append("slope")
-            kinds.append(element.computed)
-        lines = [f"def {name}({', '.join(['source', 'target', 'n', *names])}):"]
-        at_once = 4 if self.mode == "nearest" else 1
-        lines += looped(self._load, self._store, at_once)
-        stored = f"{element.stored}*"
-        return DeviceKernel(
-            name, "\n".join(lines) + "\n", (stored, stored, "int64", *kinds)
-        )
+            kinds.append(computed)
+        return names, kinds
 
     def _store(self, u: str) -> list[str]:
         stored = self.element.store.format(self.element.rounded.format(f"x{u}"))
@@ -107,7 +116,7 @@ class Sampling:
     def _load(self, u: str) -> list[str]:
         lines = position(f"i{u}", len(self.moving), u)
         for axis in self.axes:
-            lines += self._sampled(axis, u)
+            lines += [*self._below(axis, u), *self._sampled(axis, u)]
         kept = [a for a, moves in enumerate(self.moving) if not moves]
         terms = [f"np.int64(at{a}_{u}) * step{a}" for a in kept]
         lines.append(f"start{u} = {' + '.join(terms) or 'np.int64(0)'}")
@@ -119,8 +128,8 @@ class Sampling:
             lines += [f"if not ({inside}):", f"    x{u} = value"]
         return lines
 
-    def _sampled(self, axis: int, u: str) -> list[str]:
-        """Write an axis' samples ``s``, clamped to it, and their weights ``w``."""
+    def _below(self, axis: int, u: str) -> list[str]:
+        """Write the sample ``low`` below a coordinate, and how far ``t`` it is from there."""
         end = f"{axis}_{u}"
         if self.narrow:
             lines = [
@@ -137,6 +146,11 @@ class Sampling:
             rest = f"np.int64(num{end}) - low{end} * np.int64(over{axis})"
             lines.append(f"t{end} = np.{kind}({rest}) / np.{kind}(over{axis})")
         lines.append(f"low{end} -= back{axis}")
+        return lines
+
+    def _sampled(self, axis: int, u: str) -> list[str]:
+        """Write an axis' samples ``s``, clamped to it, and their weights ``w``."""
+        end, lines = f"{axis}_{u}", []
         first = {"nearest": 0, "linear": 0, "cubic": -1}[self.mode]
         for tap in range(_TAPS[self.mode]):
             place = f"min(max(low{end} + {first + tap}, np.int64(0)), n{axis} - np.int64(1))"  # fmt: skip
@@ -165,46 +179,44 @@ class Sampling:
             lines += [f"w{tap}_{end} /= sum{end}" for tap in range(len(weights))]
         return lines
 
-    def _summed(self, u: str) -> Iterator[str]:
+    def _summed(self, u: str) -> list[str]:
         """Write the sum over samples, the innermost resized axis first."""
-        axes, taps = self.axes, range(_TAPS[self.mode])
+        axes, taps, lines = self.axes, range(_TAPS[self.mode]), []
         for chosen in combined(taps, repeat=len(axes)):
             terms = [f"s{t}_{a}_{u}" for t, a in zip(chosen, axes, strict=True)]
             place = " + ".join([f"start{u}", *terms])
             value = self.element.load.format(f"source[{place}]")
-            yield f"x{u}{_marks(chosen)} = {value}"
+            lines.append(f"x{u}{_marks(chosen)} = {value}")
         if self.mode == "nearest":
-            yield f"x{u} = x{u}{_marks((0,) * len(axes))}"
-            return
+            return [*lines, f"x{u} = x{u}{_marks((0,) * len(axes))}"]
         for depth in range(len(axes), 0, -1):
             axis = axes[depth - 1]
             for chosen in combined(taps, repeat=depth - 1):
                 parts = [f"x{u}{_marks((*chosen, t))} * w{t}_{axis}_{u}" for t in taps]
-                yield f"x{u}{_marks(chosen)} = {' + '.join(parts)}"
+                lines.append(f"x{u}{_marks(chosen)} = {' + '.join(parts)}")
+        return lines
 
 
 def _marks(chosen: Sequence[int]) -> str:
     return "".join(f"_{tap}" for tap in chosen)
 
 
+def near_curve(x: str, kind: str) -> str:
+    """Write Keys's cubic up to one sample away, with the coefficient ``slope``."""
+    inner = f"(slope + np.{kind}(2)) * {x} - (slope + np.{kind}(3))"
+    return f"({inner}) * {x} * {x} + np.{kind}(1)"
+
+
+def far_curve(x: str, kind: str) -> str:
+    """Write Keys's cubic from one sample away to two."""
+    five, eight, four = (f"np.{kind}({n}) * slope" for n in (5, 8, 4))
+    return f"((slope * {x} - {five}) * {x} + {eight}) * {x} - {four}"
+
+
 def _cubic(end: str, kind: str) -> list[str]:
-    """Write Keys's weights of four samples, with the coefficient ``slope``."""
-
-    def number(value: int) -> str:
-        return f"np.{kind}({value})"
-
-    def near(x: str) -> str:
-        inner = f"(slope + {number(2)}) * {x} - (slope + {number(3)})"
-        return f"({inner}) * {x} * {x} + {number(1)}"
-
-    def far(x: str) -> str:
-        inner = f"(slope * {x} - {number(5)} * slope) * {x} + {number(8)} * slope"
-        return f"({inner}) * {x} - {number(4)} * slope"
-
-    t = f"t{end}"
+    """Write Keys's weights of four samples."""
+    t, one, two = f"t{end}", f"np.{kind}(1)", f"np.{kind}(2)"
     return [
-        far(f"({t} + {number(1)})"),
-        near(t),
-        near(f"({number(1)} - {t})"),
-        far(f"({number(2)} - {t})"),
-    ]
+        far_curve(f"({t} + {one})", kind), near_curve(t, kind),
+        near_curve(f"({one} - {t})", kind), far_curve(f"({two} - {t})", kind),
+    ]  # fmt: skip

@@ -23,6 +23,7 @@ from seamline.resized_axes import AxisPlan, affine, axis_plans
 from seamline.tensors import numpy_dtype
 from seamline_cuda.elements import FLOATS, MOVED
 from seamline_cuda.limits import unfit
+from seamline_cuda.resize_stretched import Stretched
 from seamline_cuda.resize_text import Sampling
 from seamline_cuda.works import CopyWork, KernelWork, Work
 
@@ -46,6 +47,7 @@ class _Moving:
     over: int
     back: int
     inside: tuple[int, int]
+    squeeze: float
 
     @property
     def reach(self) -> int:
@@ -77,7 +79,8 @@ def resize(call: Call) -> Sequence[Work]:
     if reach >= _WIDE:
         raise ValueError("the scales' fractions are too fine for 64 bits")
     cropped = call.attr("coordinate_transformation_mode") == "tf_crop_and_resize"
-    sampling = Sampling(
+    stretches = mode != "nearest" and bool(call.attr("antialias", 0))
+    sampling = (Stretched if stretches else Sampling)(
         mode, x.kind.dtype, tuple(m is not None for *_, m in axes), reach < _WHOLE,
         cropped, bool(call.attr("exclude_outside", 0)),
     )  # fmt: skip
@@ -118,8 +121,9 @@ def _moving(call: Call, plan: AxisPlan) -> _Moving:
     back = max(0, math.ceil(-min(start, start + last * step)))
     base = (start + back) * over
     return _Moving(
-        plan.size, plan.length, int(step * over), int(base), over, back, inside
-    )
+        plan.size, plan.length, int(step * over), int(base), over, back, inside,
+        min(float(plan.scale), 1.0),
+    )  # fmt: skip
 
 
 def _rounded(start: Fraction, step: Fraction, how: str) -> tuple[Fraction, Fraction]:
@@ -173,6 +177,10 @@ def _numbers(call: Call, axes: _Axes, sampling: Sampling) -> list[float]:
         numbers += [end for one in moved for end in one.inside]
     if sampling.mode == "cubic":
         numbers.append(float(call.attr("cubic_coeff_a", -0.75)))
+    if isinstance(sampling, Stretched):
+        far = 2 if sampling.mode == "cubic" else 1
+        for one in moved:
+            numbers += [one.squeeze, math.ceil(far / one.squeeze)]
     return numbers
 
 
@@ -194,8 +202,6 @@ def _refused(node: NodeView) -> str | None:
         return f"nearest_mode {rounding!r} is none of {', '.join(_ROUNDINGS)}"
     if mode != "nearest" and kind is not None and kind.dtype not in accepted:
         return f"mode {mode} of {kind.dtype}; it is accepted for {', '.join(accepted)}"
-    if mode != "nearest" and node.attributes.get("antialias", 0):
-        return "antialias stretches the filter, which is not implemented"
     return unfit(node) or _too_many(node, mode)
 
 
