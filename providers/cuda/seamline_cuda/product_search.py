@@ -3,7 +3,7 @@ The quickest of cuBLASLt's algorithms for a product, measured on the device it i
 
 The library's heuristic names several, the one it thinks best first. For matrices that keep
 a device busy it is right; for small ones, such as those of a few sentences or tokens, others
-took half the time. Each is recorded as a graph of several products over memory, a workspace
+may take half the time. Each is recorded as a graph of several products over memory, a workspace
 and a stream of its own, so that what is measured is the device's time, and what other
 threads submit meanwhile is neither recorded nor touched. Another than the first is taken
 where it is clearly quicker.
