@@ -91,6 +91,22 @@ def test_nothing_is_measured_where_it_is_not_asked_for_nor_for_large_products(
     assert blas.taken == [0, 0]
 
 
+def test_what_others_submit_during_a_search_is_done_and_not_recorded(bench):
+    blas = bench.rig.driver.blas
+    blas.costs = (SLOW, QUICK)
+    work, want = over(bench)
+    place = bench.put(np.zeros(4, np.uint8))
+    for value in (1, 2):
+        blas.between = lambda value=value: bench.rig.filled(place, 4, value)
+        if value == 1:
+            launch = bench.bind(work)
+        else:
+            with bench.rig.gpu.here():
+                launch()
+        assert (bench.got(place, (4,), np.uint8) == value).all()
+    near(bench.got(work.target.address, want.shape, np.float32), want, 3e-6)
+
+
 def test_memory_that_is_not_there_is_not_needed(bench, monkeypatch):
     blas = bench.rig.driver.blas
     blas.costs = (SLOW, QUICK)

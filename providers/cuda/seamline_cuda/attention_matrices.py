@@ -92,7 +92,7 @@ def _weights(tiling: Tiling) -> list[str]:
 
 def _given(tiling: Tiling) -> list[str]:
     if tiling.split:
-        return text_of.LEFT.splitlines()
+        return [*text_of.LEFT.splitlines()]
     value = "y_sum[4 * n + 2 * i + e] * inverse"
     stored = ELEMENTS[tiling.kinds[3]].store.format(value)
     return filled(text_of.RESULT, SINK=sink_text(tiling.sink, "own"), STORED=stored)

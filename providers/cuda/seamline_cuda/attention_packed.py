@@ -105,9 +105,9 @@ def _unfit_mask(node: NodeView, x: TensorType, heads: int) -> str | None:
     if not (mask.is_sized and x.is_sized):
         return None
     scores = (x.sizes[0], heads, x.sizes[1], x.sizes[1])
-    behind = scores[4 - len(mask.sizes) :] if len(mask.sizes) <= 4 else ()
-    fits = [n in (1, m) for n, m in zip(mask.sizes, behind, strict=False)]
-    if len(fits) != len(mask.sizes) or not all(fits) or mask.sizes[-1] != scores[3]:
+    own = (*[1] * (4 - len(mask.sizes)), *mask.sizes)
+    fits = [n in (1, m) for n, m in zip(own, scores, strict=False)]
+    if len(own) != 4 or not all(fits) or own[3] != scores[3]:
         return f"its mask is {mask}, and the scores are {list(scores)}"
     return None
 

@@ -213,7 +213,7 @@ def part_text(tiling: Tiling) -> str:
 
 def given_text(tiling: Tiling) -> list[str]:
     """Give lines that write a row's result, or what its part leaves."""
-    return _LEFT.splitlines() if tiling.split else _result(tiling)
+    return [*_LEFT.splitlines()] if tiling.split else _result(tiling)
 
 
 def _scores(tiling: Tiling) -> list[str]:

@@ -3,9 +3,10 @@ The quickest of cuBLASLt's algorithms for a product, measured on the device it i
 
 The library's heuristic names several, the one it thinks best first. For matrices that keep
 a device busy it is right; for small ones, such as those of a few sentences or tokens, others
-took half the time. Each is recorded as a graph of several products over memory of its own,
-so that what is measured is the device's time and nobody's values are touched, and another
-than the first is taken where it is clearly quicker.
+may take half the time. Each is recorded as a graph of several products over memory, a workspace
+and a stream of its own, so that what is measured is the device's time, and what other
+threads submit meanwhile is neither recorded nor touched. Another than the first is taken
+where it is clearly quicker.
 
 What was found for sizes, types, and how matrices lie holds for the process, so that all its
 sessions compute the same bits.
@@ -17,7 +18,7 @@ import math
 import threading
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import ExitStack
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import attrs
 
@@ -25,8 +26,7 @@ from seamline.provider import VirtualMemoryError
 from seamline_cuda.errors import CudaError
 from seamline_cuda.memory import CudaMemory
 from seamline_cuda.product_descriptors import addresses_of, alignment_of, width_of
-from seamline_cuda.recording import captured
-from seamline_cuda.streams import Event
+from seamline_cuda.streams import CudaGraph, Event, Stream
 from seamline_cuda.works import Matrix, ProductWork
 
 __all__ = ["Places", "key_of", "quickest", "searched"]
@@ -37,8 +37,9 @@ _ROUNDS = 3
 _CLEARLY = 0.95  #: share of the first one's time
 _EVEN = 256
 
-#: Addresses of a, b, addend and target.
-Places: TypeAlias = tuple[int, int, int, int]
+#: Addresses of a, b, addend, target and workspace.
+Places: TypeAlias = tuple[int, int, int, int, int]
+Submit: TypeAlias = Callable[[int, Places, Stream], None]
 
 _known: dict[Hashable, int] = {}
 _lock = threading.Lock()
@@ -59,25 +60,24 @@ def key_of(work: ProductWork, device: str) -> Hashable:
 
 
 def searched(
-    memory: CudaMemory, work: ProductWork, count: int,
-    submit: Callable[[int, Places], None], turn: threading.Lock,
-) -> int:  # fmt: skip
+    memory: CudaMemory, work: ProductWork, count: int, workspace: int, submit: Submit
+) -> int:
     """
-    Give the number of the algorithm to take.
+    Give the number of the algorithm to take; the calling thread has the device.
 
     Parameters
     ----------
     count
         Algorithms that there are.
+    workspace
+        Bytes that they use.
     submit
-        Submits the product by one of them over other places.
-    turn
-        Held by whoever gives the stream something that uses the products' workspace.
+        Submits the product by one of them, over other places and to another stream.
     """
     key = key_of(work, f"{memory.gpu.name} {memory.device}")
     with _lock:
         if key not in _known:
-            _known[key] = _measured(memory, work, count, submit, turn)
+            _known[key] = _measured(memory, work, count, workspace, submit)
         return _known[key]
 
 
@@ -88,11 +88,10 @@ def quickest(times: Sequence[float]) -> int:
 
 
 def _measured(
-    memory: CudaMemory, work: ProductWork, count: int,
-    submit: Callable[[int, Places], None], turn: threading.Lock,
-) -> int:  # fmt: skip
-    sizes = _extents(work)
-    if sum(sizes) > _MOST:
+    memory: CudaMemory, work: ProductWork, count: int, workspace: int, submit: Submit
+) -> int:
+    sizes = [*_extents(work), workspace]
+    if sum(sizes) - workspace > _MOST:
         return 0
     try:
         room = memory.allocate(sum(sizes))
@@ -100,57 +99,50 @@ def _measured(
         return 0
     with ExitStack() as stack:
         stack.callback(room.close)
-        starts = [room.address + sum(sizes[:index]) for index in range(4)]
-        a, b, c, d = starts
-        events = [Event.open(timed=True) for _ in range(2)]
-        for event in events:
-            stack.callback(event.close)
-        graphs = []
+        a, b, c, d, e = (room.address + sum(sizes[:index]) for index in range(5))
+        stream = Stream.open("a search")
+        stack.callback(stream.close)
+        events = []
+        for _ in range(2):
+            events.append(Event.open(timed=True))
+            stack.callback(events[-1].close)
+        graphs: list[CudaGraph | None] = []
         for which in range(count):
-            graphs.append(_recorded(memory, submit, which, (a, b, c, d)))
-            if graphs[-1] is not None:
-                stack.callback(graphs[-1].close)
-        stack.callback(memory.gpu.drain)
-        return quickest(_times(memory, graphs, events, turn))
+            made = _recorded(memory, stream, submit, which, (a, b, c, d, e))
+            graphs.append(made)
+            if made is not None:
+                stack.callback(made.close)
+        stack.callback(stream.synchronize)
+        return quickest(_times(memory, stream, graphs, events))
 
 
 def _recorded(
-    memory: CudaMemory,
-    submit: Callable[[int, Places], None],
-    which: int,
-    places: Places,
-) -> Any:
+    memory: CudaMemory, stream: Stream, submit: Submit, which: int, places: Places
+) -> CudaGraph | None:
     """Record one algorithm several times; None where the library refuses it."""
-
-    def several(_: object) -> None:
-        for _ in range(_TIMES):
-            submit(which, places)
-
     try:
-        return captured(memory, "a search", several)
+        with memory.gate.capture("a search"), stream.captured() as made:
+            for _ in range(_TIMES):
+                submit(which, places, stream)
     except CudaError:
         return None
-    except Exception as error:
-        if isinstance(error.__cause__, CudaError):
-            return None
-        raise
+    return made[0]
 
 
 def _times(
-    memory: CudaMemory, graphs: Sequence[Any], events: Sequence[Event],
-    turn: threading.Lock,
+    memory: CudaMemory, stream: Stream, graphs: Sequence[CudaGraph | None],
+    events: Sequence[Event],
 ) -> list[float]:  # fmt: skip
     """Give the least seconds of each; one that was refused takes for ever."""
-    stream, (begun, done) = memory.gpu.compute, events
+    begun, done = events
     times = [math.inf] * len(graphs)
     for again in range(_ROUNDS + 1):  # the first warms up
         for which, graph in enumerate(graphs):
             if graph is None:
                 continue
-            with turn:
-                stream.record(begun)
-                graph.launch(stream)
-                stream.record(done)
+            stream.record(begun)
+            graph.launch(stream)
+            stream.record(done)
             memory.gpu.waited(done.synchronize)
             if again:
                 times[which] = min(times[which], done.since(begun))

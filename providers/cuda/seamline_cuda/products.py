@@ -38,6 +38,7 @@ from seamline_cuda.product_descriptors import (
     operation_of,
 )
 from seamline_cuda.product_search import Places, searched
+from seamline_cuda.streams import Stream
 from seamline_cuda.works import Matrix, ProductWork
 
 __all__ = ["Product", "Products"]
@@ -107,24 +108,23 @@ class _Given:
     layouts: list[Described]
     scales: Any
     records: Any
-    workspace: Buffer
+    workspace_nbytes: int
 
-    def arguments(self, which: int, places: Places) -> tuple[Any, ...]:
+    def arguments(self, which: int, places: Places, stream: Stream) -> tuple[Any, ...]:
         """Give a call's arguments."""
-        first, second, third, fourth = places
+        first, second, third, fourth, room = places
         b, a, c, d = (layout.handle for layout in self.layouts)
         alpha = self.scales.ctypes.data
         return (
             self.products._handle, self.product.handle, alpha, second, b, first, a,
             alpha + self.scales.itemsize, third, c, fourth, d,
-            self.records[which:].ctypes.data, self.workspace.address,
-            self.workspace.nbytes, int(self.products.memory.gpu.compute.handle),
+            self.records[which:].ctypes.data, room, self.workspace_nbytes,
+            int(stream.handle),
         )  # fmt: skip
 
-    def submit(self, which: int, places: Places) -> None:
+    def submit(self, which: int, places: Places, stream: Stream) -> None:
         """Submit the product by one of the algorithms over other places."""
-        with self.products._turn:
-            call("matmul", *self.arguments(which, places))
+        call("matmul", *self.arguments(which, places, stream))
 
 
 @attrs.define(eq=False)
@@ -187,17 +187,22 @@ class Products:
         records = self._algorithms(work, product, layouts, workspace.nbytes)
         scale = np.float64 if work.dtype == "float64" else np.float32
         scales = np.array([work.alpha, work.beta], scale)
-        given = _Given(self, product, layouts, scales, records, workspace)
+        room = workspace.nbytes
+        given = _Given(self, product, layouts, scales, records, room)
         which = 0
         if len(records) > 1:
-            which = searched(self.memory, work, len(records), given.submit, self._turn)
+            which = searched(self.memory, work, len(records), room, given.submit)
         sizes = f"{work.rows}x{work.columns}x{work.depth}"
         times = f"{work.batch} times " if work.batch > 1 else ""
         name = f"product of {times}{sizes} in {work.dtype}"
-        places = (work.a.address, work.b.address, addend.address, work.target.address)
+        own = (
+            work.a.address, work.b.address, addend.address, work.target.address,
+            workspace.address,
+        )  # fmt: skip
         return Product(
             name, int(records["workspace_size"][which]), self._turn,
-            given.arguments(which, places), (scales, records), contextlib.ExitStack(),
+            given.arguments(which, own, self.memory.gpu.compute), (scales, records),
+            contextlib.ExitStack(),
         )  # fmt: skip
 
     def _algorithms(
