@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from operator import setitem
 from typing import TYPE_CHECKING, Any, cast
 
 import attrs
-import numpy as np
 
 from seamline.capture import Captured
 from seamline.chain_check import chain_verified
@@ -146,7 +146,7 @@ class _Work:
 
 
 def _copy(target: Any, source: Any) -> Action:
-    return partial(np.copyto, target, source)
+    return partial(setitem, target, ..., source)
 
 
 def grouped(program: Program) -> None:

@@ -7,6 +7,7 @@ good, and is copied only where it is not plain already. Nothing that was fed is 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -74,6 +75,7 @@ class FeedCheck:
             name: _input(f"input {name!r} (index {index})", kind)
             for index, (name, kind) in enumerate(inputs.items())
         }
+        self._shared = _shared_symbols(self._inputs)
         self._may_miss = frozenset(overridable) | {
             name for name, kind in inputs.items() if isinstance(kind, OptionalType)
         }
@@ -105,7 +107,8 @@ class FeedCheck:
                     problems.append(str(error))
             elif name not in self._overridable:
                 checked[name] = None
-        problems += self._symbols_that_disagree(checked)
+        if self._shared:
+            problems += self._symbols_that_disagree(checked)
         if problems:
             raise FeedError("\n".join(problems))
         return checked
@@ -142,10 +145,11 @@ class FeedCheck:
     def _symbols_that_disagree(self, checked: Mapping[str, Any]) -> list[str]:
         bound: dict[str, tuple[int, tuple[str, int]]] = {}
         problems = []
-        for name, value in checked.items():
+        for name, symbols in self._shared.items():
+            value = checked.get(name)
             if value is None:
                 continue
-            for axis, symbol in self._inputs[name].symbols:
+            for axis, symbol in symbols:
                 size = value.shape[axis]
                 first, by = bound.setdefault(symbol, (size, (name, axis)))
                 if first != size:
@@ -167,6 +171,18 @@ def _input(where: str, kind: ValueType | None) -> _Input:
     if not isinstance(kind, TensorType) or kind.dtype == "string":
         return _Input(where, kind, None, symbols)
     return _Input(where, kind, numpy_dtype(kind.dtype), symbols)
+
+
+def _shared_symbols(
+    inputs: Mapping[str, _Input],
+) -> Mapping[str, tuple[tuple[int, str], ...]]:
+    """Give the axes whose size has a name that another axis has too, by input."""
+    counts = Counter(s for one in inputs.values() for _, s in one.symbols)
+    found = {
+        name: tuple((axis, s) for axis, s in one.symbols if counts[s] > 1)
+        for name, one in inputs.items()
+    }
+    return {name: symbols for name, symbols in found.items() if symbols}
 
 
 def _read(declared: _Input, value: Any, memories: Mapping[Device, Memory]) -> Any:

@@ -220,8 +220,11 @@ class InferenceSession(SessionValues):
                 raise RunError("the run was terminated: RunOptions.terminate is set")
         with self._lock:
             self._ensure_open()
+            profile = self._profile.current
+            if profile is None:
+                return self._pipeline.run(feeds, fetches)
             with self._profile.span("model_run"):
-                return self._pipeline.run(feeds, fetches, profile=self._profile.current)
+                return self._pipeline.run(feeds, fetches, profile=profile)
 
     def end_profiling(self) -> str:
         """

@@ -389,8 +389,8 @@ def test_codes_that_stay_in_registers_give_what_dots_by_the_word_do(n, k, form):
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, BF16])
 def test_rows_that_threads_quantise_together_are_the_same_in_registers(threads, dtype):
-    made, _ = packed(200, 1100)
-    x = rows_of(11, 1100, dtype)
+    made, _ = packed(40, 6000)  # more than each would quantise for itself
+    x = rows_of(11, 6000, dtype)
     wide = x.astype(np.float32)
     want = np.concatenate([product(made, row[None], 4, BEST) for row in wide])
     got = held_bytes(made, x, 3, threads=threads)

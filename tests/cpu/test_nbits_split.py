@@ -178,6 +178,8 @@ def test_rows_from_some_on_are_split_where_float32_is_asked_for(level):
     made = Product(weights, "amx", False, 2, is_exact(level))
     assert made.way(FROM_ROWS) == "split"
     assert made.way(FROM_ROWS - 1) == "pieces"
+    assert made.way(16) == "split"
+    assert made.way(17) == "pieces"
     assert made.way(1) == "few"
     short, _ = packed(64, 64, block=16)
     assert Product(short, "amx", False, 2, exact=True).way(500) == "pieces"
@@ -187,7 +189,9 @@ def test_rows_from_some_on_are_split_where_float32_is_asked_for(level):
 
 def test_the_choice_for_float32_says_how_many_rows_are_multiplied():
     because = choice(0, None).because
-    assert f"from {FROM_ROWS} rows on as sums of bfloat16, exactly" in because
+    assert (
+        f"from {FROM_ROWS} rows on, and for 15 and 16, as sums of bfloat16, " in because
+    )
     assert "float32 in registers" in because
 
 

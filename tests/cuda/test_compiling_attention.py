@@ -12,6 +12,8 @@ pytest.importorskip("numba_cuda", reason="the extra 'cuda' is not installed")
 
 from seamline_cuda import attention_caches, attention_rows, attention_scores
 from seamline_cuda.attention_few import few_kernel
+from seamline_cuda.attention_floats import floats_kernel
+from seamline_cuda.attention_matrices import matrices_kernel
 from seamline_cuda.attention_parts import parts_kernel
 from seamline_cuda.attention_rows import Rotation, RowsForm
 from seamline_cuda.attention_spans import Span
@@ -31,6 +33,14 @@ KERNELS = {
     ),
     "prompt": tiles_kernel(
         Tiling(("float32",) * 4, 64, 64, 64, biases=("bool",), threads=256)
+    ),
+    "floats": floats_kernel(Tiling(("float32",) * 4, 32, 32, 32, biases=("float32",))),
+    "floats_wide": floats_kernel(Tiling(("float32",) * 4, 128, 128, 32, GROUPED, split=True)),
+    "matrices": matrices_kernel(
+        Tiling(HALVES, 64, 64, 64, wide=(2, 2, 2), biases=("float16",))
+    ),
+    "matrices_wide": matrices_kernel(
+        Tiling(HALVES, 128, 128, 64, GROUPED, (2, 2, 2), split=True)
     ),
     "parts": parts_kernel("float16", "float16")[0],
     "rows": attention_rows._kernel(

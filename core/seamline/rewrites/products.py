@@ -11,14 +11,16 @@ import onnx_ir as ir
 from seamline.drafts import Draft
 from seamline.rewrites.epilogues import ACTIVATIONS, alike, attributes_of, numbers_of
 from seamline.rewriting import OWN, Rewriting, Rules
+from seamline.tensors import TensorType
 
 __all__ = ["RULES"]
 
 _RULE = "product"
+_FLOATS = ("float32", "float16", "bfloat16")
 
 
 def _product_of(work: Rewriting, value: ir.Value | None) -> ir.Node | None:
-    """Give the float32 product with a constant matrix that makes a value read once."""
+    """Give the product of floats with a constant matrix that makes a value read once."""
     node = value.producer() if value is not None else None
     if value is None or node is None or len(node.inputs) < 2:
         return None
@@ -26,7 +28,7 @@ def _product_of(work: Rewriting, value: ir.Value | None) -> ir.Node | None:
     if not plain and (node.domain, node.op_type) != (OWN, "FusedMatMul"):
         return None
     b, kind = node.inputs[1], work.kind(value)
-    if b is None or kind is None or kind.dtype != "float32" or not work.is_static(b):
+    if b is None or kind is None or kind.dtype not in _FLOATS or not work.is_static(b):
         return None
     shapes = [work.shape(node.inputs[0]), work.shape(b)]
     if (
@@ -52,8 +54,14 @@ def _make(
     kind = work.kind(out)
     made = draft.node("FusedMatMul", inputs, kind, attributes, domain=OWN)
     return draft.make(
-        f"the {reason} of each block while it is in the cache", (out, made)
-    )
+        f"the {reason} of each block while it is in the cache",
+        (out, made), optional=_is_narrow(kind),
+    )  # fmt: skip
+
+
+def _is_narrow(kind: TensorType | None) -> bool:
+    """Tell whether a type is one whose products few providers fuse, which needs no mention."""
+    return kind is None or kind.dtype != "float32"
 
 
 def addition(work: Rewriting, node: ir.Node) -> bool:
@@ -103,7 +111,7 @@ def gemm(work: Rewriting, node: ir.Node) -> bool:
     kind, shape = work.kind(out), work.shape(b)
     if b is None or not work.is_static(b) or numbers != [1.0, 1.0, 0]:
         return False
-    if kind is None or kind.dtype != "float32" or shape is None or work.opset() < 7:
+    if kind is None or kind.dtype not in _FLOATS or shape is None or work.opset() < 7:
         return False
     turned = work.attribute(node, "transB", 0)
     bias = node.inputs[2] if len(node.inputs) > 2 else None
@@ -113,7 +121,9 @@ def gemm(work: Rewriting, node: ir.Node) -> bool:
     draft = Draft(work, "gemm", (node,))
     given = {"transB": 1} if turned else {}
     made = draft.node("FusedMatMul", [node.inputs[0], b, bias], kind, given, domain=OWN)
-    return draft.make("it is a product and a bias", (out, made))
+    return draft.make(
+        "it is a product and a bias", (out, made), optional=_is_narrow(kind)
+    )
 
 
 RULES: Rules = {

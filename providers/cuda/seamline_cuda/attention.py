@@ -25,7 +25,7 @@ from seamline_cuda.attention_places import (
 )
 from seamline_cuda.attention_scores import scores_work
 from seamline_cuda.attention_spans import FIXED, Span
-from seamline_cuda.attention_works import Attended, room_of
+from seamline_cuda.attention_works import BECAUSE, Attended, room_of
 from seamline_cuda.elements import FLOATS
 from seamline_cuda.works import Work
 
@@ -180,7 +180,7 @@ def add_to(table: KernelTable) -> None:
             workspace=_workspace,
             bounded=_bounded,
             variant="tiles",
-            because="scores stay in shared memory, and lengths are read on the device",
+            because=f"{BECAUSE}; lengths are read on the device",
             not_capturable=None,
         )(attention)
     table.infer("Attention", domain=_OWN)(attention_types)

@@ -31,7 +31,7 @@ from seamline_cuda.attention_places import (
 from seamline_cuda.attention_rows import RowsForm, rows_work
 from seamline_cuda.attention_scores import scores_work
 from seamline_cuda.attention_spans import ENDS, Bias
-from seamline_cuda.attention_works import Attended, room_of
+from seamline_cuda.attention_works import BECAUSE, Attended, room_of
 from seamline_cuda.elements import FLOATS
 from seamline_cuda.works import Work
 
@@ -238,5 +238,5 @@ def add_to(table: KernelTable) -> None:
     table.kernel(
         op, domain=CONTRIB, dtypes={0: FLOATS, 4: ("int32",)},
         when=all_of(refused_multi_head, unfit_projected, _unfit), workspace=_workspace,
-        variant="tiles", because="scores stay in shared memory", not_capturable=None,
+        variant="tiles", because=BECAUSE, not_capturable=None,
     )(multi_head_attention)  # fmt: skip

@@ -82,7 +82,7 @@ def _copied(tiling: Tiling, which: int, begin: str) -> list[str]:
     size = tiling.depth if which == 1 else tiling.width
     steps = {f"NAME{by.upper()}": f"{name}_{by}" for by in ("batch", "head", "row")}
     return filled(
-        copies.COPIED, FROM=begin, HELD=f"{name}_held", STRIDE=stride, NAME=name, SHIFT=0,
+        copies.COPIED, FROM=begin, HELD=f"{name}_held", STRIDE=stride, NAME=name, SHIFT=0, AHEAD="0",
         **steps, **_loads(_keys(tiling), size, tiling.threads),
     )  # fmt: skip
 

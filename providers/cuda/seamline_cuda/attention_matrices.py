@@ -8,9 +8,8 @@ that a row's greatest score is found by two shuffles; and as the cores' sums lie
 left operand does, weights go into the product with the values without leaving their lane.
 They are rounded to 16 bits for it, as the values are; sums, of weights too, are float32.
 
-Values of a tile are copied while its scores are made, keys of the next one while values are
-added up. Rows of shared memory are 16 bytes longer than what they hold, so that eight of
-them lie in different banks.
+There is room for two tiles: one is copied while the other is computed with. Rows of shared
+memory are 16 bytes longer than what they hold, so that eight of them lie in different banks.
 
 Keys are cut into parts as :mod:`seamline_cuda.attention_tiles` says, whose parameters these
 kernels have.
@@ -33,7 +32,6 @@ __all__ = ["matrices_fit", "matrices_kernel", "matrix_columns"]
 
 _WARPS = 4  #: of a block, at most
 _EACH = 16  #: queries of a warp
-_KEYS = 64  #: of a tile
 _WIDEST = 128  #: values of a head: sums of more do not fit the registers
 _TOGETHER = 16  #: bytes that are copied together
 
@@ -53,28 +51,33 @@ def matrices_fit(q: Operand, k: Operand, v: Operand, depth: int, width: int) -> 
     return even and all(lies_by(_TOGETHER, operand) for operand in (k, v))
 
 
+def _keys(tiling: Tiling) -> int:
+    """Give the keys of a tile: two of them, and two of values, have 48 KiB."""
+    return 64 if max(tiling.depth, tiling.width) <= 64 else 32
+
+
 def _constants(tiling: Tiling) -> dict[str, int | str]:
     depth, width = tiling.depth, tiling.width
-    strides = depth // 2 + 4, width // 2 + 4
+    strides, keys = (depth // 2 + 4, width // 2 + 4), _keys(tiling)
     return {
-        "DEPTH": depth, "WIDTH": width, "COLUMNS": tiling.columns, "KEYS": _KEYS,
+        "DEPTH": depth, "WIDTH": width, "COLUMNS": tiling.columns, "KEYS": keys,
         "THREADS": tiling.threads, "K_STRIDE": strides[0], "V_STRIDE": strides[1],
-        "K_ROOM": _KEYS * strides[0], "V_ROOM": _KEYS * strides[1],
-        "QUERIES": depth // 4, "SCORES": _KEYS // 2, "SUMS": width // 2,
+        "K_ROOM": 2 * keys * strides[0], "V_ROOM": 2 * keys * strides[1],
+        "QUERIES": depth // 4, "SCORES": keys // 2, "SUMS": width // 2,
         "LOG": "np.float32(1.4426950408889634)",
     }  # fmt: skip
 
 
-def _copied(tiling: Tiling, which: int, begin: str) -> list[str]:
-    """Give lines that begin to copy a tile of keys (1) or values (2)."""
+def _copied(tiling: Tiling, which: int, begin: str, ahead: str) -> list[str]:
+    """Give lines that begin to copy a tile of keys (1) or values (2) to rows from ``ahead`` on."""
     name = "qkv"[which]
     units = (tiling.depth if which == 1 else tiling.width) // 8
-    count = _KEYS * units
+    count = _keys(tiling) * units
     steps = {f"NAME{by.upper()}": f"{name}_{by}" for by in ("batch", "head", "row")}
     return filled(
         text_of.COPIED, LOADS=-(-count // tiling.threads), UNITS=units, FROM=begin,
         WHOLE="True" if count % tiling.threads == 0 else f"unit < {count}",
-        HELD=f"{name}_held", STRIDE=f"{name.upper()}_STRIDE", NAME=name, SHIFT=1, **steps,
+        HELD=f"{name}_held", STRIDE=f"{name.upper()}_STRIDE", NAME=name, SHIFT=1, AHEAD=ahead, **steps,
     )  # fmt: skip
 
 
@@ -103,17 +106,21 @@ def matrices_kernel(tiling: Tiling) -> DeviceKernel:
     ``tiling`` has two threads for each column, and is 2 wide: operands are read by words.
     """
     parameters, kind = tiling.parameters(), tiling.kinds[0]
-    arrived = ["copies_awaited()", "cuda.syncthreads()"]
+    following = [
+        line
+        for which in (1, 2)
+        for line in _copied(tiling, which, "at + KEYS", "(1 - turn) * KEYS")
+    ]
     step = [
-        *_copied(tiling, 2, "at"),
+        "copies_awaited()",
+        "cuda.syncthreads()",
+        "if at + KEYS < stop:",
+        *indented(following),
         *filled(text_of.SCORES, MULTIPLIED=f"multiplied_{kind}"),
         *_weights(tiling),
-        *arrived,
-        "if at + KEYS < stop:",
-        *indented(_copied(tiling, 1, "at + KEYS")),
         *filled(text_of.SUMS, MULTIPLIED=f"multiplied_{kind}", PAIRED=f"paired_{kind}"),
-        *arrived,
         "at += KEYS",
+        "turn = 1 - turn",
     ]
     lines = [
         *text_of.ROOM.splitlines(),
@@ -122,8 +129,9 @@ def matrices_kernel(tiling: Tiling) -> DeviceKernel:
         *filled(text_of.ROWS, BOUNDS=bounds_text()),
         *part_text(tiling).splitlines(),
         "at = begin",
+        "turn = np.int64(0)",
         "if at < stop:",
-        *indented([*_copied(tiling, 1, "at"), *arrived]),
+        *indented([*_copied(tiling, 1, "at", "0"), *_copied(tiling, 2, "at", "0")]),
         "while at < stop:",
         *indented(step),
         *filled(text_of.END, GIVEN=_given(tiling)),

@@ -67,12 +67,12 @@ for u in range(LOADS):
         key = min(FROM + n, stop - 1)
         nbytes = np.int32(16) if FROM + n < stop else np.int32(0)
         start = entry * NAMEBATCH + head * NAMEHEAD + key * NAMEROW
-        copied_sixteen(HELD, n * STRIDE + 4 * piece, NAME, (start >> SHIFT) + 4 * piece, nbytes)
+        copied_sixteen(HELD, (AHEAD + n) * STRIDE + 4 * piece, NAME, (start >> SHIFT) + 4 * piece, nbytes)
 """
 SCORES = """\
 for e in range(SCORES):
     s[e] = np.float32(0)
-near = (lane // 16 * 8 + lane % 8) * K_STRIDE + lane // 8 % 2 * 4
+near = (turn * KEYS + lane // 16 * 8 + lane % 8) * K_STRIDE + lane // 8 % 2 * 4
 for c in range(DEPTH // 16):
     for n in range(KEYS // 16):
         b0, b1, b2, b3 = matrices_at(k_held, near + n * 16 * K_STRIDE + c * 8)
@@ -133,7 +133,7 @@ for i in range(2):
 """
 #: Weights lie where the next product's rows are: no lane needs another's.
 SUMS = """\
-near = (lane // 8 % 2 * 8 + lane % 8) * V_STRIDE + lane // 16 * 4
+near = (turn * KEYS + lane // 8 % 2 * 8 + lane % 8) * V_STRIDE + lane // 16 * 4
 for c in range(KEYS // 16):
     a0 = PAIRED(s[8 * c], s[8 * c + 1])
     a1 = PAIRED(s[8 * c + 2], s[8 * c + 3])

@@ -25,7 +25,7 @@ from seamline_cuda.attention_places import (
     operand,
 )
 from seamline_cuda.attention_projected import projection
-from seamline_cuda.attention_works import Attended, room_of
+from seamline_cuda.attention_works import BECAUSE, Attended, room_of
 from seamline_cuda.elements import FLOATS
 from seamline_cuda.works import LIBRARY, Work
 
@@ -169,6 +169,6 @@ def add_to(table: KernelTable) -> None:
     table.kernel(
         "ProjectedAttention", domain=_OWN, dtypes={0: FLOATS}, when=_unfit,
         workspace=_workspace, variant=LIBRARY,
-        because="cuBLASLt projects once for all; scores stay in shared memory",
+        because=f"cuBLASLt projects once for all; {BECAUSE}",
         not_capturable=None,
     )(packed_attention)  # fmt: skip

@@ -18,6 +18,7 @@ from seamline_cuda.addends import spread
 from seamline_cuda.attention_caches import joined
 from seamline_cuda.attention_contrib import CONTRIB, Sizes, attended_of, unfit_mask
 from seamline_cuda.attention_places import WIDTHS, Operand, aligned
+from seamline_cuda.attention_works import BECAUSE
 from seamline_cuda.elements import FLOATS
 from seamline_cuda.works import LIBRARY, Matrix, ProductWork, Work
 
@@ -149,6 +150,6 @@ def add_to(table: KernelTable) -> None:
     table.kernel(
         "Attention", domain=CONTRIB, dtypes={0: FLOATS, 3: ("int32",)},
         when=all_of(refused_projected, unfit_projected, _unfit), workspace=_workspace,
-        variant=LIBRARY, because="cuBLASLt projects; scores stay in shared memory",
+        variant=LIBRARY, because=f"cuBLASLt projects; {BECAUSE}",
         not_capturable=None,
     )(projected_attention)  # fmt: skip

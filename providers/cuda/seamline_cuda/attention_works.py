@@ -36,8 +36,13 @@ from seamline_cuda.attention_tiling import THREADS, Tiling
 from seamline_cuda.device_kernel import DeviceKernel
 from seamline_cuda.works import KernelWork, Work
 
-__all__ = ["Attended", "parts_of", "room_of"]
+__all__ = ["BECAUSE", "Attended", "parts_of", "room_of"]
 
+#: Which kernel it is depends on where operands lie, and is known when they are bound.
+BECAUSE = (
+    "scores stay on the chip: by tensor cores where 16-bit floats lie by 16 bytes, in heads "
+    "of 16 to 128 values; in tiles of shared memory else; few queries in registers"
+)
 _BLOCKS = 264  #: two for each multiprocessor of an H200; parts are not cut for more
 _LEAST = 64  #: keys of a part
 

@@ -237,15 +237,22 @@ def record_chain(
     held = tuple([Held.of(segment) for segment in segments])
     views = [] if made is None else list(made.views)
     views += map(memory.checked, (*chain.inward, *chain.outward))
-    buffers = [view.buffer for view in views]
-    for one in held:
-        buffers += one.buffers.values()
     return CudaChain(
         chain.name, memory, made.mail if made else None, edges, graph,
-        held, tuple({id(one): one for one in buffers}.values()),
+        held, _buffers(held, views),
         tuple(made.hosts) if made else (), Spent(tuple([w.name for w in chain.works])),
         tuple(made.words) if made else (),
     )  # fmt: skip
+
+
+def _buffers(
+    held: Sequence[Held[CudaView]], views: Sequence[CudaView]
+) -> tuple[CudaBuffer, ...]:
+    """Give the buffers of segments and of other places, each once."""
+    found = {id(view.buffer): view.buffer for view in views}
+    for one in held:
+        found.update({id(buffer): buffer for buffer in one.buffers.values()})
+    return tuple(found.values())
 
 
 def _edges(memory: CudaMemory, chain: ChainSpec, undo: ExitStack) -> CudaEdges | None:

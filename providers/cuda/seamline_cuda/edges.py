@@ -13,7 +13,7 @@ driver, which spins too, but does not hold the interpreter, and raises what fail
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any, TypeAlias
 
@@ -78,6 +78,15 @@ def placed(view: CudaView, address: int) -> Placed:
     return Placed(view.address, address, size, flat.reshape(view.kind.sizes))
 
 
+def _offsets(views: Sequence[CudaView]) -> Iterator[int]:
+    """Give where the words end and each room begins, and then the bytes of all."""
+    size = _WORDS
+    for view in views:
+        yield size
+        size += -(-max(view.nbytes, 1) // _LINE) * _LINE
+    yield size
+
+
 @attrs.define(eq=False)
 class CudaEdges:
     """
@@ -121,10 +130,7 @@ class CudaEdges:
             There is none. Nothing is kept of what was taken before.
         """
         made = cls(memory, name)
-        offsets, size = [], _WORDS
-        for view in (*inward, *outward):
-            offsets.append(size)
-            size += -(-max(view.nbytes, 1) // _LINE) * _LINE
+        *offsets, size = _offsets((*inward, *outward))
         with ExitStack() as stack:
             with memory.gpu.here():
                 made._shared = int(call("cuMemHostAlloc", size, _MAPPED))

@@ -1,8 +1,8 @@
 """
-Seamline's FusedMatMul: a product, a bias and a residual, and what is below 0 cut off.
+Seamline's FusedMatMul: a product, a bias and a residual, and an activation of their sum.
 
-The library adds and cuts while a tile's sums are in registers, so that the result is written
-once and read by nobody in between.
+The library adds and activates while a tile's sums are in registers, so that the result is
+written once and read by nobody in between; 16-bit floats are rounded once.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from seamline.kernel_table import KernelTable
 from seamline.product_types import sum_of_product, unfit_sum_of_product
 from seamline.provider import NodeView
 from seamline_cuda.addends import spread
+from seamline_cuda.elements import FLOATS
 from seamline_cuda.matmul import BIAS_EVEN, matrices_of, unfit
 from seamline_cuda.matvec import no_vector, product_of, scratch_nbytes
 from seamline_cuda.works import LIBRARY, Matrix, Work
@@ -24,14 +25,24 @@ from seamline_cuda.works import LIBRARY, Matrix, Work
 __all__ = ["add_to"]
 
 _OWN = "seamline"
-_ACTIVATIONS = ("", "Relu")
+#: By their names in the attribute: the library's, and those of the kernels for a vector.
+_ACTIVATIONS = {"": "", "Relu": "relu", "FastGelu": "gelu"}
+_VECTORS = ("", "Relu")
 
 
 def _other_activation(node: NodeView) -> str | None:
     name = node.attributes.get("activation", "")
     if name in _ACTIVATIONS:
         return None
-    return f"its activation is {name}; Relu, or none, is accepted"
+    return f"its activation is {name}; Relu, FastGelu, or none, is accepted"
+
+
+def _other_type(node: NodeView) -> str | None:
+    kinds = [node.tensor(i) for i in range(4) if node.has_input(i)]
+    names = {kind.dtype for kind in kinds if kind is not None}
+    if len(names) > 1:
+        return f"its operands are {', '.join(sorted(names))}; one type is accepted"
+    return None
 
 
 def _places(call: Call) -> tuple[int, int]:
@@ -42,10 +53,6 @@ def _places(call: Call) -> tuple[int, int]:
     )
 
 
-def _is_cut(call: Call) -> bool:
-    return bool(call.attr("activation", "") == "Relu")
-
-
 def _multiply_vector(call: Call) -> Sequence[Work]:
     found = matrices_of(call.view)
     assert found is not None, "sizes are known when a segment is bound"
@@ -54,7 +61,7 @@ def _multiply_vector(call: Call) -> Sequence[Work]:
     return product_of(call.view, found).work(
         call.inputs[1].address, call.inputs[0].address, call.outputs[0].address, scratch,
         beta=1.0 if residual else 0.0, added=residual, added_step=1, bias=bias,
-        relu=_is_cut(call),
+        relu=call.attr("activation", "") == "Relu",
     )  # fmt: skip
 
 
@@ -80,7 +87,7 @@ def _works(call: Call) -> Iterator[Work]:
         bias=bias,
         beta=1.0 if residual else 0.0,
         addend=Matrix(residual, found.columns) if residual else None,
-        activation="relu" if _is_cut(call) else "",
+        activation=_ACTIVATIONS[call.attr("activation", "")],
     )
 
 
@@ -98,16 +105,18 @@ def _no_row(node: NodeView) -> str | None:
     found = matrices_of(node)
     if found is not None and found.rows != 1:
         return f"it makes {found.rows} rows; one would be taken"
+    if node.attributes.get("activation", "") not in _VECTORS:
+        return "its activation is not Relu"
     return no_vector(node)
 
 
 def add_to(table: KernelTable) -> None:
     """Add FusedMatMul of Seamline's own domain."""
-    fits = all_of(unfit_sum_of_product, unfit, _other_activation, _unfit)
+    fits = all_of(unfit_sum_of_product, unfit, _other_type, _other_activation, _unfit)
     table.kernel(
         "FusedMatMul",
         domain=_OWN,
-        dtypes={0: ("float32",), 1: ("float32",)},
+        dtypes={0: FLOATS, 1: FLOATS},
         when=all_of(fits, _no_row),
         workspace=scratch_nbytes,
         aliases=((0, 3),),
@@ -118,7 +127,7 @@ def add_to(table: KernelTable) -> None:
     table.kernel(
         "FusedMatMul",
         domain=_OWN,
-        dtypes={0: ("float32",), 1: ("float32",)},
+        dtypes={0: FLOATS, 1: FLOATS},
         when=fits,
         aliases=((0, 3),),
         variant=LIBRARY,

@@ -20,9 +20,9 @@ OPTION = "int4_variant"
 VARIANTS = ("amx", *INT8)
 _BFLOAT16 = (3, 4)  # levels that bfloat16 is accurate enough for
 _FLOAT = (
-    f"float32, which accuracy_level 0 to 2 ask for; from {FROM_ROWS} rows on as sums of "
-    "bfloat16, exactly, where there is AMX, blocks are of whole steps of 32 and zero points "
-    "are whole"
+    f"float32, which accuracy_level 0 to 2 ask for; from {FROM_ROWS} rows on, and for 15 and 16, "
+    "as sums of bfloat16, exactly, where there is AMX, blocks are of whole steps of 32 and "
+    "zero points are whole"
 )
 _SAID = {
     3: "bfloat16 for many rows where there is AMX, else float32, as accuracy_level 3 allows",

@@ -24,7 +24,7 @@ from seamline_cpu.jit import native
 from seamline_cpu.kernels.nbits_codebooks import WHOLE, doubled
 from seamline_cpu.kernels.nbits_layout import GROUP, Form
 from seamline_cpu.kernels.nbits_tiles import AHEAD, load_scales, parts_of, store_rows
-from seamline_cpu.vectors import F32, I8, I16, I32, I64, Vectors, vector
+from seamline_cpu.vectors import F32, I8, I16, I32, Vectors, vector
 
 __all__ = ["Step", "Tile", "emit", "int8_tile"]
 
@@ -198,10 +198,8 @@ def emit(v: Vectors, form: Form, rows: int, groups: int, args: Any) -> None:
     factors, totals = (v.every(x, s_pitch, rows) for x in (scale, total))
 
     def block(i: Any, sums: list[Any]) -> list[Any]:
-        at = b.mul(i, record)
-        codes = [v.add(stream, at) for stream in streams]
+        codes = [v.add(stream, b.mul(i, record)) for stream in streams]
         scales, zeros = tile.scales(codes, after)
-        ahead = _ahead(v, at, across, groups)
 
         def turn(j: Any, sums: list[Any]) -> list[Any]:
             number = b.add(b.mul(i, steps), j)
@@ -214,7 +212,7 @@ def emit(v: Vectors, form: Form, rows: int, groups: int, args: Any) -> None:
             )
             for place in step.codes:
                 for line in range(form.words + 1):
-                    v.prefetch(v.add(place, ahead, 64 * line))
+                    v.prefetch(v.add(place, AHEAD + 64 * line))
             dots = tile.dots(step, zeros)
             return tile.scaled(step, dots, scales, zeros, sums)
 
@@ -231,14 +229,3 @@ def emit(v: Vectors, form: Form, rows: int, groups: int, args: Any) -> None:
         pitch,
         columns,
     )
-
-
-def _ahead(v: Vectors, at: Any, across: Any, groups: int) -> Any:
-    """Give how far on lies what is to be asked for, from ``at`` in each of some groups."""
-    b, near = v.builder, v.constant(I64, AHEAD)
-    if groups == 1:
-        return near
-    # Behind a group is the one beside it, which is read now: the next turn's are behind all.
-    far = v.add(b.mul(across, v.constant(I64, groups - 1)), AHEAD)
-    past = b.icmp_signed(">=", v.add(at, AHEAD), across)
-    return b.select(past, far, near)

@@ -16,7 +16,7 @@ import numpy as np
 from seamline.kernels import Run
 from seamline.provider import Array
 from seamline_cpu.binding import in_order
-from seamline_cpu.commands import bind
+from seamline_cpu.commands import Command, bind
 from seamline_cpu.instruction_sets import converts_half
 from seamline_cpu.kernels.nbits_amx import by_tiles, from_rows
 from seamline_cpu.kernels.nbits_codebooks import factor_of
@@ -39,12 +39,10 @@ from seamline_cpu.kernels.nbits_operands import SLOTS
 from seamline_cpu.kernels.nbits_plans import FROM_ROWS as PIECES_FROM
 from seamline_cpu.kernels.nbits_plans import MOST_HELD, holds_codes
 from seamline_cpu.kernels.nbits_several import by_held_bytes
-from seamline_cpu.kernels.nbits_split import FROM_ROWS as SPLIT_FROM
-from seamline_cpu.kernels.nbits_split import splits
+from seamline_cpu.kernels.nbits_split import pays, splits
 from seamline_cpu.kernels.nbits_split_product import by_split_tiles
 from seamline_cpu.kernels.nbits_turns import (
     AT_ONCE,
-    QUANTISED_APART,
     SHARED_FROM,
     TURNS,
     counters,
@@ -58,6 +56,7 @@ f4 = np.float32
 #: For 32-bit lanes in a register: groups of weights that tiles of 1, 2, ... rows take.
 _INT8_GROUPS = {16: (4, 4, 4, 2, 2, 2), 8: (4, 2, 1, 1, 1), 4: (2, 1, 1, 1)}
 _FLOAT_GROUPS = {16: (4, 4, 2), 8: (2, 2, 1), 4: (1, 1, 1)}
+_QUANTISED_APART = 1 << 13  # activations that a thread quantises in some 2 us
 
 
 @attrs.frozen(eq=False)
@@ -91,14 +90,17 @@ class Product:
         Give how ``m`` rows are multiplied.
 
         ``split`` and ``tiles`` by AMX, as sums of bfloat16 and rounded to it; ``pieces`` by
-        vectors of float32; ``few`` by vectors, each row by itself.
+        vectors of float32; ``held`` in 8 bits, by codes that stay in registers; ``few`` by
+        vectors, each row by itself.
         """
         if self.variant == "amx":
-            if self.exact and m >= SPLIT_FROM and splits(self.packed.form):
+            if self.exact and pays(m) and splits(self.packed.form):
                 return "split"
             if not self.exact and m >= from_rows(int8=self.int8):
                 return "tiles"
-        return "pieces" if not self.int8 and m >= PIECES_FROM else "few"
+        if self.int8:
+            return "held" if holds_codes(self.vectors, m) else "few"
+        return "pieces" if m >= PIECES_FROM else "few"
 
     def bound(self, x: Array, bias: Array, y: Array) -> Run:
         """
@@ -132,7 +134,7 @@ class Product:
             runs += by_tiles(*many)
         elif way == "pieces":
             runs += by_pieces(*many, variant=self.vectors)
-        elif self.int8 and holds_codes(self.vectors, len(x)):
+        elif way == "held":
             rows = _height(len(x), MOST_HELD)
             runs += by_held_bytes(*many, variant=self.vectors, rows=rows)
         else:
@@ -156,13 +158,11 @@ class Product:
             y_pitch=y.strides[0], per=max(1, panels // (TURNS * shares)),
             rows=max(rows, at_once // rows * rows), **weights_of(packed),
         )  # fmt: skip
-        few = shares if m * k >= QUANTISED_APART else 1
+        few = shares if m * k >= _QUANTISED_APART else 1
         kept: Any
         if not self.int8:
-            first = widened(self.vectors, kind)
+            first, few, kept = self._as_floats(a, x, kind, few)
             multiply = float_products(self.vectors, form, rows, groups)
-            kept = room(m, packed.depth)
-            fill(a, SLOTS, x=kept.ctypes.data, x_pitch=kept.strides[0])
         else:
             own = few == 1
             first = (
@@ -173,6 +173,19 @@ class Product:
             multiply = int8_products(self.vectors, form, rows, groups, own_kind)
         keep = (x, bias, y, packed, kept, turns)
         return [bind(first, a, few, keep=keep), bind(multiply, a, shares, keep=keep)]
+
+    def _as_floats(
+        self, arguments: Array, x: Array, kind: str, shares: int
+    ) -> tuple[Command, int, Array]:
+        """Give what comes first, its shares, and activations as float32, zero past K."""
+        m, k = x.shape
+        # A copy is written anew at each run, and each core would have to fetch it anew.
+        if kind == "float32" and k == self.packed.depth:
+            first, shares, kept = begun, 1, x
+        else:
+            first, kept = widened(self.vectors, kind), room(m, self.packed.depth)
+        fill(arguments, SLOTS, x=kept.ctypes.data, x_pitch=kept.strides[0])
+        return first, shares, kept
 
     def _gathered(self, x: Array) -> tuple[Array, Run]:
         places = np.ascontiguousarray(self.packed.places, np.int64)

@@ -18,7 +18,6 @@ from seamline_cpu.kernels.nbits_many import fill, weights_of
 from seamline_cpu.kernels.nbits_operands import SLOTS
 from seamline_cpu.kernels.nbits_turns import (
     AT_ONCE,
-    QUANTISED_APART,
     SHARED_FROM,
     TURNS,
     counters,
@@ -26,6 +25,10 @@ from seamline_cpu.kernels.nbits_turns import (
 from seamline_cpu.kernels.tile_turns import begun
 
 __all__ = ["by_held_bytes"]
+
+#: Activations from which threads quantise together. Each for itself does fewer of them in the
+#: time that it takes to meet, and to fetch what another core has written.
+_TOGETHER = 1 << 16
 
 
 def by_held_bytes(
@@ -35,7 +38,7 @@ def by_held_bytes(
     """Bind a product in 8 bits for tiles of ``rows`` rows, of which there are as many."""
     (m, k), form = x.shape, packed.form
     shares = threads if m * k * packed.n >= SHARED_FROM else 1
-    own = m * k < QUANTISED_APART
+    own = m * k < _TOGETHER
     steps, tiles = packed.depth // form.step, -(-m // rows)
     # A whole cache line, and a second that keeps tiles off each others' sets.
     pitch = -(-steps * step_nbytes(form.step, rows) // 64) * 64 + 64

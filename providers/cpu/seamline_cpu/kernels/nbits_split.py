@@ -34,7 +34,8 @@ from seamline_cpu.vectors import F32, I8, I16, I32, I64, Vectors, vector
 __all__ = ["FROM_ROWS", "LINE", "PARTS", "emit_codes", "emit_split", "order_of", "splits", "splitter",
            "tabler"]  # fmt: skip
 
-FROM_ROWS = 27  #: from which these products pay, over those of vectors
+FROM_ROWS = 24  #: from which these products pay, over those of vectors
+_FULL = 15  # rows that fill one tile well enough to pay as well
 #: Values of bfloat16 that add up to one of each type.
 PARTS = {"float32": 3, "float16": 2, "bfloat16": 1}
 LINE = TILE // GROUP  #: bytes of a tile's row, and of a block's scales
@@ -44,6 +45,11 @@ _UPPER, _QUIET = 0xFFFF0000, 0x400000
 def splits(form: Form) -> bool:
     """Tell whether weights of a form are whole numbers times scales, in steps of a tile."""
     return form.step == DEEP and form.zero in ("middle", "bytes")
+
+
+def pays(rows: int) -> bool:
+    """Tell whether so many rows are multiplied more quickly so than by vectors."""
+    return rows >= FROM_ROWS or _FULL <= rows <= GROUP
 
 
 def order_of(bits: int) -> list[int]:

@@ -27,13 +27,14 @@ from seamline_cpu.kernels.nbits_many import fill, weights_of
 from seamline_cpu.kernels.nbits_split import LINE, PARTS, splitter, tabler
 from seamline_cpu.kernels.nbits_split_tile import split_product
 from seamline_cpu.kernels.nbits_turns import clear_turns, counters, next_turn
-from seamline_cpu.kernels.tile_turns import Turns, divided
+from seamline_cpu.kernels.tile_turns import Turns
 from seamline_cpu.vectors import Vectors
 
 __all__ = ["by_split_tiles"]
 
 PIECE = 256  #: floats of K whose weights are made to tiles at once
-_HIGH, _MOST = 256, 24  # most rows and groups in a turn
+_HIGH, _MOST = 64, 36  # rows and groups in a turn, at most: both stay in a second cache
+_TURNS = 4  # of each thread, so that one which was held up leaves some to others
 (_TURNS_AT, _PARTS, _M, _K, _A, _A_PITCH, _TILES, _DEPTH, _W, _ACROSS, _RECORD, _AFTER, _BLOCKS,
  _STEPS, _BIAS, _Y, _N, _GROUPS, _SCRATCH, _STRIDE, _PIECE, _PER, _HIGH_AT,
  _CONFIGURATION) = range(24)  # fmt: skip
@@ -107,6 +108,13 @@ def products(
     return command(run)
 
 
+def _turns(tall: int, groups: int, threads: int) -> Turns:
+    """Divide tiles of rows, and groups of weights, among threads."""
+    parts = -(-tall * GROUP // _HIGH)
+    per = min(max(groups * parts // (_TURNS * threads), 1), _MOST)
+    return Turns(per, -(-tall // parts) * GROUP)
+
+
 def by_split_tiles(
     packed: Packed, x: Array, kind: str, bias: Array, y: Array, threads: int, *,
     variant: str = "amx", tiles: Callable[[Vectors], Tiles] = Tiles, piece: int = PIECE,
@@ -122,9 +130,7 @@ def by_split_tiles(
     depth, tall = packed.depth // DEEP, -(-m // GROUP)
     groups, steps = -(-packed.n // GROUP), packed.block // DEEP
     blocks = max(piece // packed.block, 1)
-    how = turns or divided(
-        m, GROUP, groups, threads, most_rows=_HIGH, most_panels=_MOST
-    )
+    how = turns or _turns(tall, groups, threads)
     held = huge(tall * depth * parts * TILE)
     stride = TILE + how.per * blocks * (steps * TILE + LINE)
     scratch, (counted, turns_at) = huge(threads * stride), counters(threads)

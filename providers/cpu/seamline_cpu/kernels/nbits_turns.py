@@ -16,7 +16,6 @@ from seamline_cpu.jit import inlined, jit
 
 __all__ = [
     "AT_ONCE",
-    "QUANTISED_APART",
     "SHARED_FROM",
     "TURNS",
     "clear_turns",
@@ -27,7 +26,6 @@ __all__ = [
 SHARED_FROM = 1 << 17  #: multiply-adds from which more threads pay: some 2 us of int8
 TURNS = 16  #: turns of each thread at the weights
 AT_ONCE = 256 << 10  #: bytes of activations that are multiplied before the next rows
-QUANTISED_APART = 1 << 13  #: activations that a thread quantises in some 2 us
 
 _LINE = 8  # words
 
