@@ -78,8 +78,30 @@ def test_stacks_of_bytes():
     check(text, drawn(text), oracle=peer)
 
 
+STACKS = {
+    "a row of each matrix": ("2,3,4", "4,5", "2,3,1", ""),
+    "one column vector for all": ("2,3,4", "2,4,5", "3,1", "1,5"),
+    "vectors": ("2,3,4", "2,4,5", "3", "5"),
+}
+
+
+@pytest.mark.parametrize("name", STACKS)
+def test_zero_points_of_each_row_and_column_of_a_stack(name):
+    a, b, p, q = STACKS[name]
+    more, last = (f", int8[{q}] q", ", q") if q else ("", "")
+    text = f"g (uint8[{a}] a, int8[{b}] b, uint8[{p}] p{more}) => (int32[2,3,5] y) {{ y = MatMulInteger(a, b, p{last}) }}"
+
+    def oracle(_, f):
+        rows = f["p"].astype(np.int32)
+        rows = rows if rows.ndim > 1 else rows.reshape(-1, 1)
+        left = f["a"].astype(np.int32) - rows
+        return [left @ (f["b"].astype(np.int32) - np.asarray(f.get("q", 0), np.int32))]
+
+    check(text, drawn(text), oracle=oracle)
+
+
 def test_what_is_refused_says_what_is_taken():
-    text = "g (uint8[2,3,4] a, uint8[4,5] b, uint8[2,3,1] p) => (int32[2,3,5] y) { y = MatMulInteger(a, b, p) }"
+    text = "g (uint8[2,3,4] a, uint8[2,4,5] b, uint8[2,3,1] p) => (int32[2,3,5] y) { y = MatMulInteger(a, b, p) }"
     assert "one for all, or one for each row of A, is accepted" in refusal(text)
     text = "g (int32[3,4] a, int32[4,5] b) => (int32[3,5] y) { y = Gemm<alpha = 0.5>(a, b) }"
     assert "alpha is 0.5" in refusal(text)

@@ -48,6 +48,7 @@ PRODUCTS = {
     "a scale for each row and column": ((70, 33), (33, 65), (70,), (65,)),
     "a scale for each column": ((3, 8), (8, 5), (1,), (5,)),
     "a stack": ((2, 3, 4, 9), (3, 9, 6), (), ()),
+    "a stack, a scale for each column": ((2, 3, 4), (2, 4, 6), (), (6,)),
     "vectors": ((9,), (9,), (), ()),
     "no rows": ((0, 9), (9, 4), (), ()),
     "no depth": ((3, 0), (0, 4), (), ()),

@@ -7,6 +7,7 @@ MatMulInteger, whose zero points are one for all, or one for each row of A and c
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 import attrs
@@ -15,13 +16,13 @@ from seamline.fitting import all_of
 from seamline.kernel import Call
 from seamline.kernel_table import KernelTable
 from seamline.provider import NodeView
-from seamline.tensors import numpy_dtype
+from seamline.tensors import TensorType, numpy_dtype
 from seamline_cuda.integer_texts import THREADS, TILE, product_kernel
 from seamline_cuda.matmul import c_steps, matrices_of, unfit, unfit_gemm, unfit_sizes
 from seamline_cuda.matrices import Factor, Multiplied
 from seamline_cuda.works import KernelWork, Work
 
-__all__ = ["add_to", "multiply_bytes", "multiply_integers", "unfit_bytes"]
+__all__ = ["add_to", "multiply_bytes", "multiply_integers", "unfit_bytes", "unfit_each"]
 
 _WORDS = ("int32", "int64", "uint32", "uint64")
 _BYTES = ("int8", "uint8")
@@ -133,12 +134,27 @@ def unfit_bytes(node: NodeView) -> str | None:
             return f"the size of zero point {index} is not known"
     if found is None:
         return None
-    for zero, many, what in ((zeros[0], found.rows, "row of A"), (zeros[1], found.columns, "column of B")):  # fmt: skip
-        if zero is None or zero.sizes in ((), (1,)):
-            continue
-        if zero.sizes != (many,) or not found.is_single:
-            return f"a zero point is {zero}; one for all, or one for each {what}, is accepted"
+    for zero, is_left in zip(zeros, (True, False), strict=True):
+        if zero is not None and (why := unfit_each(zero, found, is_left=is_left)):
+            return f"a zero point is {zero}; {why}"
     return None
+
+
+def unfit_each(kind: TensorType, found: Multiplied, *, is_left: bool) -> str | None:
+    """
+    Say what is accepted where a scale or zero point is not one for all or for each.
+
+    For each row of A, with an axis of 1 after it where it has several, or for each column
+    of B, with axes of 1 before it. Of a stack all matrices have the same, unless the stack
+    is one product with more rows.
+    """
+    many, what = (found.rows, "row of A") if is_left else (found.columns, "column of B")
+    sizes = kind.sizes
+    inside = sizes[-1:] if is_left else sizes[:-1]
+    alone = len(sizes) == 1 or math.prod(inside) == 1
+    if math.prod(sizes) == 1 or (alone and math.prod(sizes) == many):
+        return None
+    return f"one for all, or one for each {what}, is accepted"
 
 
 def add_to(table: KernelTable) -> None:

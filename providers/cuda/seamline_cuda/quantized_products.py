@@ -23,7 +23,7 @@ from seamline.windows_fitting import unfit_convolution
 from seamline_cuda.convolution_integer import convolve_integers, unfit_zeros
 from seamline_cuda.convolution_sizes import unfit
 from seamline_cuda.device_kernel import DeviceKernel
-from seamline_cuda.integer_products import multiply_bytes, unfit_bytes
+from seamline_cuda.integer_products import multiply_bytes, unfit_bytes, unfit_each
 from seamline_cuda.matmul import matrices_of, unfit_sizes
 from seamline_cuda.quantizing_formulas import code_text
 from seamline_cuda.works import KernelWork, Work
@@ -153,14 +153,10 @@ def _unfit_product(node: NodeView) -> str | None:
     found = matrices_of(summed)
     if found is None:
         return None
-    for index, many, what in ((1, found.rows, "row of A"), (4, found.columns, "column of B")):  # fmt: skip
+    for index, is_left in ((1, True), (4, False)):
         scale = node.tensor(index)
-        if scale is None or scale.sizes in ((), (1,)):
-            continue
-        if scale.sizes != (many,) or not found.is_single:
-            return (
-                f"a scale is {scale}; one for all, or one for each {what}, is accepted"
-            )
+        if scale is not None and (why := unfit_each(scale, found, is_left=is_left)):
+            return f"a scale is {scale}; {why}"
     return None
 
 
