@@ -1,87 +1,103 @@
-"""Whose turn it is among test processes of a device: locks of files, which threads take too."""
+"""Threads that share a provider: what one submits lies wholly before or after another's."""
 
 from __future__ import annotations
 
-import fcntl
 import threading
 
+import numpy as np
 import pytest
-from tests.faults.test_deadlines import until
-from tests.gpu.conftest import lacking
-from tests.gpu.turns import turn
+from tests.cuda.emulation import emulated
 
-from seamline.provider import Availability
+from seamline_cuda.provider import CudaProvider
+from seamline_testing.driving import driven
+from seamline_testing.samples import SAMPLES
 
-
-class Taking(threading.Thread):
-    """Takes a turn in a thread of its own, and keeps it until told."""
-
-    def __init__(self, folder, *, alone):
-        super().__init__(daemon=True)
-        self.given = folder, alone
-        self.taken, self.enough = threading.Event(), threading.Event()
-        self.start()
-
-    def run(self):
-        folder, alone = self.given
-        with turn(alone=alone, folder=folder):
-            self.taken.set()
-            self.enough.wait(20)
-
-    def end(self):
-        self.enough.set()
-        self.join(20)
-        assert not self.is_alive()
+_PATIENCE = 10  # seconds that nothing here takes
 
 
-def is_held(folder):
-    (path,) = folder.glob("*.door")
-    with path.open("w") as door:
+@pytest.fixture
+def provider():
+    with emulated():
+        made = CudaProvider()
+        yield made
+        made.close()
+
+
+@pytest.fixture
+def pair(provider):
+    """Two built and fed programs of one product, and what each should give."""
+    sample = next(s for s in SAMPLES if s.name.startswith("MatMul"))
+    made = []
+    with driven(provider, sample) as one, driven(provider, sample) as other:
+        for seed, program in enumerate((one, other)):
+            feeds = sample.feeds(seed)
+            program.run(feeds)
+            program.feed(feeds)
+            made.append((program, sample.expected(feeds)))
+        yield made
+
+
+def in_thread(act, raised):
+    def guarded():
         try:
-            fcntl.flock(door, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-    return False
+            act()
+        except Exception as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=guarded)
+    thread.start()
+    return thread
 
 
-def test_tests_run_together_and_one_that_is_alone_waits_for_them(tmp_path):
-    one, two = (Taking(tmp_path, alone=False) for _ in range(2))
-    assert one.taken.wait(20)
-    assert two.taken.wait(20)
-    last = Taking(tmp_path, alone=True)
-    one.end()
-    assert not last.taken.wait(0.05)
-    two.end()
-    assert last.taken.wait(20)
-    last.end()
+def held_between(program, is_inside, goes_on):
+    """Let a program stop behind its launches, while it submits, until it is told to go on."""
+
+    def stop():
+        is_inside.set()
+        assert goes_on.wait(_PATIENCE)
+
+    steps = program.executable._steps
+    steps.append((steps[-1][0], stop))
 
 
-def test_nobody_begins_while_one_is_alone_or_waits_to_be(tmp_path):
-    first = Taking(tmp_path, alone=False)
-    assert first.taken.wait(20)
-    alone = Taking(tmp_path, alone=True)
-    until(lambda: is_held(tmp_path))
-    late = Taking(tmp_path, alone=False)
-    assert not late.taken.wait(0.05)
-    first.end()
-    assert alone.taken.wait(20)
-    assert not late.taken.wait(0.05)
-    alone.end()
-    assert late.taken.wait(20)
-    late.end()
+@pytest.mark.parametrize("other", ["run", "replay"])
+def test_what_another_thread_runs_is_not_taken_into_a_recording(pair, other):
+    (one, wanted), (two, want) = pair
+    recorded = two.executable.record() if other == "replay" else None
+    is_inside, goes_on, raised, made = threading.Event(), threading.Event(), [], []
+    held_between(one, is_inside, goes_on)
+    capturing = in_thread(lambda: made.append(one.executable.record()), raised)
+    assert is_inside.wait(_PATIENCE)
+    runs = recorded.replay if recorded else two.executable.run
+    running = in_thread(runs, raised)
+    running.join(0.05)
+    assert running.is_alive()  # it waits for the recording to be over
+    goes_on.set()
+    capturing.join(_PATIENCE)
+    running.join(_PATIENCE)
+    assert not raised
+    np.testing.assert_allclose(two.output(), want, rtol=1e-6)
+    made[0].replay()
+    np.testing.assert_allclose(one.output(), wanted, rtol=1e-6)
+    for recording in (recorded, *made):
+        if recording:
+            recording.close()
 
 
-def test_a_turn_that_ends_by_an_error_is_over(tmp_path):
-    with pytest.raises(KeyError), turn(alone=True, folder=tmp_path):
-        raise KeyError
-    with turn(alone=True, folder=tmp_path):
-        pass
-
-
-def test_an_emulated_device_is_no_device():
-    assert lacking(Availability(True), "NVIDIA H200") == ""
-    said = lacking(Availability(True), "Emulated H200")
-    assert said == "Emulated H200 is no device; to fix: take away what emulates one"
-    assert (
-        lacking(Availability(False, "none", "buy one"), "") == "none; to fix: buy one"
-    )
+def test_a_replay_does_not_come_between_two_launches_of_another_threads_run(pair):
+    (one, wanted), (two, want) = pair
+    recorded = two.executable.record()
+    is_inside, goes_on, raised = threading.Event(), threading.Event(), []
+    held_between(one, is_inside, goes_on)
+    running = in_thread(one.executable.run, raised)
+    assert is_inside.wait(_PATIENCE)
+    replaying = in_thread(recorded.replay, raised)
+    replaying.join(0.05)
+    assert replaying.is_alive()
+    goes_on.set()
+    running.join(_PATIENCE)
+    replaying.join(_PATIENCE)
+    assert not raised
+    np.testing.assert_allclose(one.output(), wanted, rtol=1e-6)
+    np.testing.assert_allclose(two.output(), want, rtol=1e-6)
+    recorded.close()

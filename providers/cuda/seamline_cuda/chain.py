@@ -108,7 +108,8 @@ class CudaChain:
             gpu = memory.gpu
             gpu.enter()
             try:
-                graph.launch(gpu.compute)
+                with gpu.turn:
+                    graph.launch(gpu.compute)
             finally:
                 gpu.leave()
         except CudaError as error:

@@ -50,6 +50,9 @@ class Gpu:
         Memory was lent to another library, whose streams are waited for too.
     deadline
         Seconds that the host waits for it at most; None for as long as it takes.
+    turn
+        Held while a thread gives the stream of kernels what must follow one another: a
+        segment's launches, a recording, a replay. A thread that has it waits for nothing.
 
     Examples
     --------
@@ -69,6 +72,7 @@ class Gpu:
     lost: str = ""
     is_lent: bool = False
     deadline: float | None = None
+    turn: threading.RLock = attrs.field(factory=threading.RLock, init=False)
     _handle: Any = attrs.field(default=None, alias="handle")
     _context: Any = attrs.field(default=None, alias="context")
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)

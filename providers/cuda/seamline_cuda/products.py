@@ -8,8 +8,9 @@ moved, and a bias along the rows of ``c`` is the one along columns that the libr
 Descriptors are made, and the library's best algorithms are asked for, when a segment is
 bound, which is when the quickest of them is found: a run, and so a capture, only submits.
 All products of a provider follow one another on its stream of kernels, so they share one
-workspace, which is taken before the first. They follow one another whole: one call may give the stream two kernels, of which the second
-joins what the first left in the workspace, so two threads take turns with their calls.
+workspace, which is taken before the first. They follow one another whole: one call may give
+the stream two kernels, of which the second joins what the first left in the workspace, so a
+call has the device's turn.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class Product:
 
     kernel: str
     workspace_nbytes: int
-    _turn: threading.Lock
+    _turn: threading.RLock
     _given: tuple[Any, ...]
     _kept: tuple[Any, ...]  # what the addresses in _given point to
     _stack: contextlib.ExitStack
@@ -145,7 +146,6 @@ class Products:
     _handle: int = attrs.field(default=0, init=False)
     _workspace: Buffer | None = attrs.field(default=None, init=False)
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
-    _turn: threading.Lock = attrs.field(factory=threading.Lock, init=False)
 
     @property
     def workspace_nbytes(self) -> int:
@@ -200,7 +200,7 @@ class Products:
             workspace.address,
         )  # fmt: skip
         return Product(
-            name, int(records["workspace_size"][which]), self._turn,
+            name, int(records["workspace_size"][which]), self.memory.gpu.turn,
             given.arguments(which, own, self.memory.gpu.compute), (scales, records),
             contextlib.ExitStack(),
         )  # fmt: skip

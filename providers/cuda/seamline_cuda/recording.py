@@ -39,7 +39,8 @@ def captured(
     RecordingError
         Names the node whose launch did what cannot be recorded.
     """
-    with memory.gate.capture(name) as capture, memory.gpu.here():
+    gpu = memory.gpu
+    with memory.gate.capture(name) as capture, gpu.turn, gpu.here():
         try:
             with memory.gpu.compute.captured() as made:
                 submit(capture)
@@ -95,7 +96,7 @@ class CudaRecording:
                 self.held.refuse("it is closed")
             self.held.check()
             try:
-                with memory.gpu.here():
+                with memory.gpu.here(), memory.gpu.turn:
                     graph.launch(memory.gpu.compute)
             except CudaError as error:
                 memory.gpu.noticed(error)

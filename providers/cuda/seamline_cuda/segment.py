@@ -192,9 +192,11 @@ class CudaSegment(DeviceSegment[CudaView]):
         KernelError
             The driver refused one, or reported work that failed earlier.
         """
-        with self.taken(), self.memory.gpu.here():
+        gpu = self.memory.gpu
+        with self.taken(), gpu.here():
             self._refresh()
-            self.submit()
+            with gpu.turn:
+                self.submit()
         return None
 
     def submit(self, capture: Capturing | None = None) -> None:
@@ -215,14 +217,17 @@ class CudaSegment(DeviceSegment[CudaView]):
 
         Where several nodes run as one kernel, the fourth that ``report`` gets says which.
         """
-        with self.taken(), self.memory.gpu.here():
-            stream = self.memory.gpu.compute
-            stream.synchronize()
+        gpu, gate = self.memory.gpu, self.memory.gate
+        with self.taken(), gpu.here():
             self._refresh()
+            with gate.memory_call("waits for kernels that are timed"):
+                gpu.compute.synchronize()
             for node, launch in self._steps:
                 start = clock()
-                launch()
-                stream.synchronize()
+                with gpu.turn:
+                    launch()
+                with gate.memory_call("waits for a kernel that is timed"):
+                    gpu.compute.synchronize()
                 report(node.name, start, clock(), {"kernel": launch.kernel})
 
     # -- recording -----------------------------------------------------------------------
