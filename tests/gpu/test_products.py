@@ -190,8 +190,8 @@ def test_float32_is_whole_and_tf32_is_asked_for(bench):
         first, second = Matrix(bench.put(a), 256), Matrix(bench.put(b), 64)
         bench.run(ProductWork(first, second, Matrix(out, 64), 64, 64, 256, tf32=tf32))
         apart.append(np.abs(bench.got(out, (64, 64), np.float32) - want).max())
-    assert apart[0] < 3e-5
-    assert apart[1] > 3 * apart[0]
+    assert apart[0] < 2e-4  # of sums of 256 terms, of which tf32 loses 13 bits each
+    assert apart[1] > 10 * apart[0]
 
 
 def test_a_recorded_product_reads_what_lies_there_at_each_replay(bench):
