@@ -141,7 +141,8 @@ def commits(rig):
 def copies(rig):
     """Time transfers against the driver's own copies of pageable and of pinned memory."""
     rows, sizes = [], (1 << 12, 1 << 16, 1 << 20, 1 << 22, 1 << 26, 1 << 29)
-    pinned = int(call("cuMemHostAlloc", sizes[-1], 0))
+    with rig.gpu.here():
+        pinned = int(call("cuMemHostAlloc", sizes[-1], 0))
     for nbytes in sizes:
         buffer = rig.memory.allocate(nbytes)
         host, address = np.ones(nbytes, np.uint8), buffer.address
@@ -165,7 +166,8 @@ def copies(rig):
             )  # fmt: skip
         rows.append((nbytes, *(f"{t.median * 1e6:.0f} µs, {nbytes / t.median / 1e9:.1f} GB/s" for t in found.values())))  # fmt: skip
         buffer.close()
-    call("cuMemFreeHost", pinned)
+    with rig.gpu.here():
+        call("cuMemFreeHost", pinned)
     return table(("bytes", *found), rows)
 
 

@@ -7,8 +7,8 @@ Every model is run captured and one launch at a time, in turns, and its answer h
 onnxruntime's on the host, whose own time stands beside. The encoder also runs as torch modules
 made from the same graph's weights, eagerly and as a CUDA graph of torch's own, where torch is
 installed. Each takes arrays of the host and gives arrays of the host; *on the device* leaves
-the copies and the host's own work out: what is recorded is replayed over the values that the
-last run left, ten times for one wait.
+the host's own work out: what is recorded, copies at its edges included, is replayed ten times
+for one wait.
 """
 
 from __future__ import annotations
@@ -72,15 +72,19 @@ class Alone:
 
     @classmethod
     def of(cls, session):
-        """Take the recordings of a session that ran, or its launches where there is none."""
+        """
+        Take the recordings of a session that ran, which hold the copies of what is fed.
+
+        Launches that are not recorded cannot be repeated so: what was fed lies where later
+        values of the same run lie.
+        """
         pipeline, acts = session._pipeline, []
         for program in programs(pipeline.runner.latest()):
-            for name, executable in program.executables.items():
-                step = next(s for s in program.plan.segments if s.id == name)
-                held = program.captured.get(name)
-                if step.provider == "cuda":
-                    recorded = held is not None and held.state == "recorded"
-                    acts.append(held.recording.replay if recorded else executable.run)
+            for step in program.plan.segments:
+                held = program.captured.get(step.id)
+                is_there = held is not None and held.state == "recorded"
+                if step.provider == "cuda" and is_there:
+                    acts.append(held.recording.replay)
         return cls(tuple(acts), pipeline.providers["cuda"].memory().synchronize)
 
     def __call__(self):
@@ -128,10 +132,7 @@ def measured(name, feeds, path, rounds):
     apart = max(difference(run, theirs) for run in runs.values())
     for _ in range(3):
         apart = max(apart, difference(runs["captured"], theirs))
-    alone = {
-        "captured, on the device": Alone.of(captured),
-        "eager, on the device": Alone.of(eager),
-    }
+    alone = {"captured, on the device": Alone.of(captured)}
     others, deviation = {}, float("nan")
     if name == ENCODER:
         others, lone, deviation = torchs(feeds, theirs)

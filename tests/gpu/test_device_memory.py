@@ -129,7 +129,7 @@ def test_the_granule_is_the_drivers_and_a_value_takes_whole_ones(rig):
     ("count", "copies"),
     [
         (0, (0, 0)), (1, (1, 1)), (1000, (1, 1)),
-        (100_000, (2, 2)), (300_000, (4, 4)),  # pieces, while the host moves others
+        (300_000, (1, 1)),
         ((4 << 20) // 4 + 3, (2, 1)), (5 << 20, (5, 1)),  # more than a slot holds
     ],
 )  # fmt: skip

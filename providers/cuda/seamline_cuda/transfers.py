@@ -5,9 +5,9 @@ The driver can copy by itself only from and to pinned memory. So bytes pass thro
 pinned slots: a write returns when the last byte is in one, and what is in flight then does
 not have to end first.
 
-What fits a slot is copied on the stream of the kernels, whose order is all that it needs,
-and in a few pieces where it is large, so that the host moves one while the device moves
-another. More than that goes on the stream of copies, slot after slot; events order it
+What fits a slot is copied on the stream of the kernels, whose order is all that it needs;
+to cut it into pieces, so that the host moves one while the device moves another, was no
+quicker. More than that goes on the stream of copies, slot after slot; events order it
 against the kernels. Where more than a slot is read, the driver's own way to pageable memory
 is the quicker one, and the caller waits in any case, so that is taken. Arrays of
 :mod:`seamline_cuda.result_arrays` that are pinned are copied to directly.
@@ -20,7 +20,7 @@ submit them; the bytes of those are counted apart, so that a rate can be told.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any
 
@@ -41,8 +41,6 @@ __all__ = ["SLOT", "Transfers"]
 
 SLOT = 4 << 20  #: bytes; a copy of that size runs at the link's full rate
 _SLOTS = 4
-_PIECE = 256 << 10  # bytes that take the host longer to move than to submit
-_LINE = 128  # bytes; a piece that begins within one is copied more slowly
 _SMALL = 1 << 16  # bytes of a copy that takes less time than two events around it
 _IN, _OUT = "in", "out"
 _TO_DEVICE, _TO_HOST = "cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync"
@@ -91,8 +89,8 @@ class Transfers:
         raw = np.ascontiguousarray(source).reshape(-1).view(np.uint8)
         with _Moving(self, "writes from the host"):
             if raw.nbytes <= self.slot:
-                for offset, piece in self._pieces(raw):
-                    self._put(self.gpu.compute, address + offset, piece)
+                if raw.nbytes:
+                    self._put(self.gpu.compute, address, raw)
                 return
             self._ordered(self.gpu.compute, self.gpu.copies)
             for offset in range(0, raw.nbytes, self.slot):
@@ -175,17 +173,11 @@ class Transfers:
         self._copy(slot, stream, _IN, piece.nbytes, _TO_DEVICE, address, slot.address)
 
     def _get(self, raw: Array, address: int) -> None:
-        taken = []
-        for offset, piece in self._pieces(raw):
-            slot = self._free_slot()
-            self._copy(
-                slot, self.gpu.compute, _OUT, piece.nbytes, _TO_HOST,
-                slot.address, address + offset,
-            )  # fmt: skip
-            taken.append((slot, piece))
-        for slot, piece in taken:
+        if raw.nbytes:
+            slot, stream = self._free_slot(), self.gpu.compute
+            self._copy(slot, stream, _OUT, raw.nbytes, _TO_HOST, slot.address, address)
             self._reached(slot)
-            piece[...] = slot.bytes[: piece.nbytes]
+            raw[...] = slot.bytes[: raw.nbytes]
 
     def _get_many(self, raw: Array, address: int) -> None:
         slot, stream = self._free_slot(), self.gpu.copies
@@ -194,13 +186,6 @@ class Transfers:
         self._ordered(self.gpu.compute, stream)
         self._copy(slot, stream, _OUT, raw.nbytes, _TO_HOST, raw.ctypes.data, address)
         self._reached(slot)
-
-    def _pieces(self, raw: Array) -> Iterator[tuple[int, Array]]:
-        """Cut what fits a slot: no more pieces than slots, none of them small."""
-        size = max(_PIECE, -(-raw.nbytes // _SLOTS))
-        size = -(-size // _LINE) * _LINE
-        for offset in range(0, raw.nbytes, size):
-            yield offset, raw[offset : offset + size]
 
     def _get_directly(self, raw: Array, address: int) -> None:
         slot, stream = self._free_slot(), self.gpu.compute
