@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from seamline_cuda.attention_text import SEEN
+
 __all__ = [
     "ADDED_UP",
     "END",
@@ -27,7 +29,8 @@ k_held = cuda.local.array(K_HELD, K_TYPE)
 v_held = cuda.local.array(V_HELD, V_TYPE)
 """
 #: A lane's own query, and the queries of the tile.
-ROWS = """\
+ROWS = (
+    """\
 lane = np.int64(cuda.threadIdx.x % 32)
 warp = np.int64(cuda.threadIdx.x // 32)
 index = lane // ALIKE
@@ -44,14 +47,9 @@ for c in range(COLUMNS):
             query[c * EACH + e] = QUERY
 for e in range(SUMS):
     y_sum[e] = np.float32(0)
-row = np.int64(quotient32(np.uint32(column), np.uint32(group)))
-some = row < fresh
-BOUNDS
-begin = lowest
-last = min(column + COLUMNS - 1, columns - 1)
-row = min(np.int64(quotient32(np.uint32(last), np.uint32(group))), fresh - 1)
-BOUNDS
-stop = highest if some else np.int64(0)
+"""
+    + SEEN
+    + """\
 PART
 place = column + index // TOGETHER
 row = np.int64(quotient32(np.uint32(place), np.uint32(group)))
@@ -65,6 +63,7 @@ k_start = entry * k_batch + head * k_head
 v_start = entry * v_batch + head * v_head
 at = begin + warp * TOGETHER
 """
+)
 LOADS = """\
 for u in range(TOGETHER):
     for g in range(CHUNKS):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from seamline_cuda.attention_text import WEIGHED
+
 __all__ = ["QUERIES", "ROOM", "SCORES", "SUMS", "WEIGHTS"]
 
 ROOM = """\
@@ -51,7 +53,8 @@ for d in range(DEPTH // 4):
             s[i * ACROSS + j] += a2 * b[4 * j + 2]
             s[i * ACROSS + j] += a3 * b[4 * j + 3]
 """
-WEIGHTS = """\
+WEIGHTS = (
+    """\
 for i in range(OVER):
     place = column + line + i * LINES
     row = np.int64(quotient32(np.uint32(place), np.uint32(group)))
@@ -70,24 +73,12 @@ for i in range(OVER):
             score = np.float32(-np.inf)
         s[i * ACROSS + j] = score
         most = greatest(most, score)
-    most = greatest(most, cuda.shfl_xor_sync(0xFFFFFFFF, most, 8))
-    most = greatest(most, cuda.shfl_xor_sync(0xFFFFFFFF, most, 4))
-    most = greatest(most, cuda.shfl_xor_sync(0xFFFFFFFF, most, 2))
-    most = greatest(most, cuda.shfl_xor_sync(0xFFFFFFFF, most, 1))
-    # A row that has seen no key has nothing to shrink; minus infinity less itself would
-    # be no number.
-    blind = most == np.float32(-np.inf)
-    shrink = np.float32(1) if blind else libdevice.expf(top[i] - most)
-    top[i] = most
-    total[i] *= shrink
-    for j in range(BESIDE):
-        y_sum[i * BESIDE + j] *= shrink
-    for j in range(ACROSS):
-        weight = libdevice.expf(s[i * ACROSS + j] - most)
-        weight = np.float32(0) if blind else weight
-        total[i] += weight
+"""
+    + WEIGHED
+    + """\
         weights[(line + i * LINES) * W_STRIDE + lane + j * LANES] = weight
 """
+)
 SUMS = """\
 for c in range(KEYS // 4):
     for j in range(BESIDE):

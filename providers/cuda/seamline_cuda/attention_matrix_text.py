@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from seamline_cuda.attention_text import SEEN
+
 __all__ = [
     "COPIED",
     "END",
@@ -30,7 +32,8 @@ pair = lane % 4
 line = t // 32 * 16 + lane // 4
 """
 #: A lane has two rows of its warp's sixteen, and their queries in registers.
-ROWS = """\
+ROWS = (
+    """\
 column = tile * COLUMNS
 columns = rows * group
 for i in range(2):
@@ -48,15 +51,9 @@ for i in range(2):
             query[2 * c + i] = q[(start >> 1) + 4 * c + pair]
 for e in range(SUMS):
     y_sum[e] = np.float32(0)
-row = np.int64(quotient32(np.uint32(column), np.uint32(group)))
-some = row < fresh
-BOUNDS
-begin = lowest
-last = min(column + COLUMNS - 1, columns - 1)
-row = min(np.int64(quotient32(np.uint32(last), np.uint32(group))), fresh - 1)
-BOUNDS
-stop = highest if some else np.int64(0)
 """
+    + SEEN
+)
 #: A tile of keys or values; what is not there becomes zeros, which weigh nothing.
 COPIED = """\
 for u in range(LOADS):

@@ -21,6 +21,7 @@ import functools
 
 from seamline_cuda.attention_loads import held, loaded
 from seamline_cuda.attention_spans import Bias, bounds_text, sink_text
+from seamline_cuda.attention_text import SEEN, WEIGHED
 from seamline_cuda.attention_tiling import LANES, Tiling
 from seamline_cuda.device_kernel import DeviceKernel
 from seamline_cuda.elements import ELEMENTS
@@ -56,7 +57,8 @@ lane = t % LANES
 line = t // LANES
 """
 #: Every row of a thread, and the keys that any row of the tile sees.
-ROWS_TEXT = """\
+ROWS_TEXT = (
+    """\
 column = tile * COLUMNS
 columns = rows * group
 for i in range(OVER):
@@ -69,22 +71,17 @@ for i in range(OVER):
     total[i] = np.float32(0)
 for e in range(SUMS):
     y_sum[e] = np.float32(0)
-row = np.int64(quotient32(np.uint32(column), np.uint32(group)))
-some = row < fresh
-BOUNDS
-begin = lowest
-last = min(column + COLUMNS - 1, columns - 1)
-row = min(np.int64(quotient32(np.uint32(last), np.uint32(group))), fresh - 1)
-BOUNDS
-stop = highest if some else np.int64(0)
 """
+    + SEEN
+)
 _PART = """\
 pieces = (max(stop - begin, 0) + KEYS - 1) // KEYS
 share = (pieces + splits - 1) // splits * KEYS
 begin += part * share
 stop = min(stop, begin + share)
 """
-_SCORES = """\
+_SCORES = (
+    """\
 for e in range(SCORES):
     s[e] = np.float32(0)
 for d in range(DEPTH):
@@ -110,25 +107,13 @@ for i in range(OVER):
             score = np.float32(-np.inf)
         s[i * ACROSS + j] = score
         most = greatest(most, score)
-    most = greatest(most, cuda.shfl_xor_sync(0xFFFFFFFF, most, 8))
-    most = greatest(most, cuda.shfl_xor_sync(0xFFFFFFFF, most, 4))
-    most = greatest(most, cuda.shfl_xor_sync(0xFFFFFFFF, most, 2))
-    most = greatest(most, cuda.shfl_xor_sync(0xFFFFFFFF, most, 1))
-    # A row that has seen no key has nothing to shrink; minus infinity less itself would
-    # be no number.
-    blind = most == np.float32(-np.inf)
-    shrink = np.float32(1) if blind else libdevice.expf(top[i] - most)
-    top[i] = most
-    total[i] *= shrink
-    for j in range(BESIDE):
-        y_sum[i * BESIDE + j] *= shrink
-    for j in range(ACROSS):
-        weight = libdevice.expf(s[i * ACROSS + j] - most)
-        weight = np.float32(0) if blind else weight
-        total[i] += weight
+"""
+    + WEIGHED
+    + """\
         if INSIDE:
             weights[(line + i * LINES) * (KEYS + 1) + lane + j * LANES] = weight
 """
+)
 _SUMS = """\
 for key in range(min(stop - at, KEYS)):
     for i in range(OVER):
