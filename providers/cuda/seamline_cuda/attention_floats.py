@@ -15,13 +15,14 @@ import functools
 from seamline_cuda import attention_float_text as text_of
 from seamline_cuda import attention_matrix_text as copies
 from seamline_cuda.attention_places import Operand, lies_by
-from seamline_cuda.attention_spans import Bias, bounds_text
+from seamline_cuda.attention_spans import bounds_text
 from seamline_cuda.attention_tiles import (
     END_TEXT,
     ROWS_TEXT,
     START,
     given_text,
     part_text,
+    scored_text,
 )
 from seamline_cuda.attention_tiling import LANES, Tiling
 from seamline_cuda.device_kernel import DeviceKernel
@@ -87,15 +88,6 @@ def _copied(tiling: Tiling, which: int, begin: str) -> list[str]:
     )  # fmt: skip
 
 
-def _weights(tiling: Tiling) -> list[str]:
-    capped = ["score = cap * libdevice.tanhf(score / cap)"] if tiling.capped else []
-    added = [
-        f"score += {Bias.text(kind, f'bias{index}', 'own', 'row', 'key')}"
-        for index, kind in enumerate(tiling.biases)
-    ]
-    return filled(text_of.WEIGHTS, CAPPED=capped, ADDED=added or ["pass"])
-
-
 @functools.lru_cache(256)
 def floats_kernel(tiling: Tiling) -> DeviceKernel:
     """Write the kernel; a block for each part, tile, head and entry."""
@@ -104,7 +96,7 @@ def floats_kernel(tiling: Tiling) -> DeviceKernel:
     step = [
         *_copied(tiling, 2, "at"),
         *text_of.SCORES.splitlines(),
-        *_weights(tiling),
+        *scored_text(text_of.WEIGHTS, tiling),
         *arrived,
         "if at + KEYS < stop:",
         *indented(_copied(tiling, 1, "at + KEYS")),

@@ -21,8 +21,8 @@ import functools
 
 from seamline_cuda import attention_matrix_text as text_of
 from seamline_cuda.attention_places import Operand, lies_by
-from seamline_cuda.attention_spans import Bias, bounds_text, sink_text
-from seamline_cuda.attention_tiles import START, part_text
+from seamline_cuda.attention_spans import bounds_text, sink_text
+from seamline_cuda.attention_tiles import START, part_text, scored_text
 from seamline_cuda.attention_tiling import Tiling
 from seamline_cuda.device_kernel import DeviceKernel
 from seamline_cuda.elements import ELEMENTS
@@ -81,15 +81,6 @@ def _copied(tiling: Tiling, which: int, begin: str, ahead: str) -> list[str]:
     )  # fmt: skip
 
 
-def _weights(tiling: Tiling) -> list[str]:
-    capped = ["score = cap * libdevice.tanhf(score / cap)"] if tiling.capped else []
-    added = [
-        f"score += {Bias.text(kind, f'bias{index}', 'own', 'row', 'key')}"
-        for index, kind in enumerate(tiling.biases)
-    ]
-    return filled(text_of.WEIGHTS, CAPPED=capped, ADDED=added or ["pass"])
-
-
 def _given(tiling: Tiling) -> list[str]:
     if tiling.split:
         return [*text_of.LEFT.splitlines()]
@@ -117,7 +108,7 @@ def matrices_kernel(tiling: Tiling) -> DeviceKernel:
         "if at + KEYS < stop:",
         *indented(following),
         *filled(text_of.SCORES, MULTIPLIED=f"multiplied_{kind}"),
-        *_weights(tiling),
+        *scored_text(text_of.WEIGHTS, tiling),
         *filled(text_of.SUMS, MULTIPLIED=f"multiplied_{kind}", PAIRED=f"paired_{kind}"),
         "at += KEYS",
         "turn = 1 - turn",

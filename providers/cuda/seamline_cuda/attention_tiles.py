@@ -27,7 +27,9 @@ from seamline_cuda.device_kernel import DeviceKernel
 from seamline_cuda.elements import ELEMENTS
 from seamline_cuda.templates import filled, indented
 
-__all__ = ["END_TEXT", "ROWS_TEXT", "START", "given_text", "part_text", "tiles_kernel"]
+__all__ = [
+    "END_TEXT", "ROWS_TEXT", "START", "given_text", "part_text", "scored_text", "tiles_kernel",
+]  # fmt: skip
 
 
 #: Where a block stands.
@@ -201,19 +203,21 @@ def given_text(tiling: Tiling) -> list[str]:
     return [*_LEFT.splitlines()] if tiling.split else _result(tiling)
 
 
-def _scores(tiling: Tiling) -> list[str]:
+def scored_text(text: str, tiling: Tiling, **more: str) -> list[str]:
+    """Fill in how a score is capped, and what is added to it."""
     capped = ["score = cap * libdevice.tanhf(score / cap)"] if tiling.capped else []
     added = [
         f"score += {Bias.text(kind, f'bias{index}', 'own', 'row', 'key')}"
         for index, kind in enumerate(tiling.biases)
     ]
+    return filled(text, CAPPED=capped, ADDED=added or ["pass"], **more)
+
+
+def _scores(tiling: Tiling) -> list[str]:
     # Lanes behind a tile of fewer keys than lanes take its last, and leave it out.
     few = tiling.keys < LANES
-    return filled(
-        _SCORES, CAPPED=capped, ADDED=added or ["pass"],
-        INSIDE="lane < KEYS" if few else "True",
-        NEAR="min(lane, KEYS - 1)" if few else "lane",
-    )  # fmt: skip
+    inside, near = ("lane < KEYS", "min(lane, KEYS - 1)") if few else ("True", "lane")
+    return scored_text(_SCORES, tiling, INSIDE=inside, NEAR=near)
 
 
 def _result(tiling: Tiling) -> list[str]:
