@@ -110,15 +110,11 @@ def _fetch(program: Program, name: str) -> Callable[[], Any] | None:
     if staged is not None:
         return staged.fetched
     kind = program.plan.tensor(name)
-    memory = program.engine.memories[device]
-
+    memory, dtype = program.engine.memories[device], numpy_dtype(kind.dtype)
     gives = giving(memory)
 
     def read() -> Array:
-        made = gives.array(kind) if gives is not None else None
-        target = (
-            made if made is not None else np.empty(kind.sizes, numpy_dtype(kind.dtype))
-        )
+        target = np.empty(kind.sizes, dtype) if gives is None else gives.array(kind)
         memory.read(view, target)
         return target
 

@@ -5,9 +5,8 @@ The driver can copy by itself only from and to pinned memory. So bytes pass thro
 pinned slots: a write returns when the last byte is in one, and what is in flight then does
 not have to end first.
 
-What fits a slot is copied on the stream of the kernels, whose order is all that it needs;
-to cut it into pieces, so that the host moves one while the device moves another, was no
-quicker. More than that goes on the stream of copies, slot after slot; events order it
+What fits a slot is copied on the stream of the kernels, whose order is all that it needs.
+More than that goes on the stream of copies, slot after slot; events order it
 against the kernels. Where more than a slot is read, the driver's own way to pageable memory
 is the quicker one, and the caller waits in any case, so that is taken. Arrays of
 :mod:`seamline_cuda.result_arrays` that are pinned are copied to directly.
